@@ -32,7 +32,7 @@ use crate::{
 
 /// A change of a machine's setting, with the previous value.
 ///
-/// A `plan_…` function reads the current value. It changes nothing.
+/// The `plan_…` functions read the current value and change nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum Change {
@@ -50,7 +50,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Sets a kernel setting, of this machine or of a network namespace.
+    /// Plans the change of a kernel setting, of this machine or of a network namespace.
     pub fn plan_sysctl(
         host: &mut HostAccess,
         namespace: Option<NamespaceRef>,
@@ -61,8 +61,8 @@ impl Change {
         ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysctl)
     }
 
-    /// Sets a kernel setting of a namespace, or the machine's own: a few settings below `net` are the machine's, and a
-    /// namespace doesn't see them or may only read them.
+    /// Plans the change of a namespace's kernel setting, or of the machine's: a few settings below `net` belong to the
+    /// machine, and a namespace doesn't have them or may only read them.
     pub fn plan_sysctl_for(
         host: &mut HostAccess,
         namespace: Option<NamespaceRef>,
@@ -73,8 +73,8 @@ impl Change {
         Change::plan_sysctl(host, namespace.filter(|_| has_own), key, value)
     }
 
-    /// Writes to a file of sysfs. `path` is relative to `/sys`, such as `class/net/eth0/queues/rx-0/rps_cpus`. A link's
-    /// directory is there only in the link's own network namespace.
+    /// Plans the change of a file of sysfs. `path` is relative to `/sys`, such as
+    /// `class/net/eth0/queues/rx-0/rps_cpus`. A link's directory exists only in the link's own network namespace.
     pub fn plan_sysfs(
         host: &mut HostAccess,
         namespace: Option<NamespaceRef>,
@@ -85,7 +85,7 @@ impl Change {
         ValueChange::plan(knob, host, KernelText::new(value)).map(Change::Sysfs)
     }
 
-    /// Restricts an interrupt to these CPUs.
+    /// Plans to restrict an interrupt to these CPUs.
     pub fn plan_irq(host: &mut HostAccess, irq: u32, cpus: &CpuSet) -> Result<Change, ChangeError> {
         let knob = IrqAffinity::find(host, irq)?;
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Irq)
@@ -99,13 +99,13 @@ impl Change {
         ValueChange::plan(LinkTxQueue { link }, host, length).map(Change::TxQueue)
     }
 
-    /// Enables or disables a feature of a link, by its kernel name (`rx-gro`, `tx-tcp-segmentation`).
+    /// Plans to enable or disable a feature of a link, by its kernel name (`rx-gro`, `tx-tcp-segmentation`).
     pub fn plan_feature(host: &mut HostAccess, link: LinkAt, feature: &str, on: bool) -> Result<Change, ChangeError> {
         let knob = LinkFeature { link, feature: feature.into() };
         ValueChange::plan(knob, host, OnOff(on)).map(Change::Feature)
     }
 
-    /// Sets a number in a link's driver: a ring size, an interrupt delay, a queue count.
+    /// Plans the change of a number in a link's driver: a ring size, an interrupt delay or a queue count.
     pub fn plan_driver(
         host: &mut HostAccess,
         link: LinkAt,
@@ -115,7 +115,7 @@ impl Change {
         ValueChange::plan(LinkDriver { link, setting }, host, value).map(Change::Driver)
     }
 
-    /// Restricts a thread to these CPUs.
+    /// Plans to restrict a thread to these CPUs.
     pub fn plan_thread(
         host: &mut HostAccess,
         process: ProcessId,
@@ -126,7 +126,7 @@ impl Change {
         ValueChange::plan(knob, host, cpus.clone()).map(Change::Thread)
     }
 
-    /// Makes a group below this one that confines threads to these CPUs.
+    /// Plans the creation of a group below this one that confines threads to these CPUs.
     pub fn plan_cpuset_group(
         host: &mut HostAccess,
         hierarchy: &CpusetHierarchy,
@@ -137,7 +137,7 @@ impl Change {
         ValueChange::plan(knob, host, GroupPresence::Present).map(Change::CpusetGroup)
     }
 
-    /// Moves a thread to the group that [`Change::plan_cpuset_group`] makes below its own.
+    /// Plans to move a thread to the group that [`Change::plan_cpuset_group`] creates below its own.
     pub fn plan_thread_cpuset(
         host: &mut HostAccess,
         hierarchy: &CpusetHierarchy,
@@ -150,7 +150,7 @@ impl Change {
         ValueChange::plan(knob, host, confined).map(Change::ThreadCpuset)
     }
 
-    /// Persists another change across reboots, by a line in one of vtax's files.
+    /// Plans to persist another change across reboots, with a line in one of vtax's files.
     pub fn plan_kept(host: &mut HostAccess, line: KeptLine, value: &str, keeps: Change) -> Result<Change, ChangeError> {
         KeptChange::plan(line, host, value, keeps).map(Change::Kept)
     }
@@ -173,7 +173,7 @@ impl Change {
         self.any().value()
     }
 
-    /// Returns true if the new value is the one that was there when the change was planned. Leave such a change out.
+    /// Returns true if the setting already had the new value when the change was planned. Skip such a change.
     pub fn changes_nothing(&self) -> bool {
         self.any().changes_nothing()
     }
@@ -183,12 +183,12 @@ impl Change {
         self.any().found(host)
     }
 
-    /// Returns true if the kernel has forgotten the change, because the machine was restarted since.
+    /// Returns true if the kernel has lost the change, because the machine was rebooted since.
     pub fn is_forgotten(&self, host: &HostAccess) -> bool {
         self.any().is_forgotten(host)
     }
 
-    /// Returns true if the kernel has forgotten the change, and the new value is there nevertheless.
+    /// Returns true if the kernel has lost the change, but the setting has the new value again.
     pub fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
         self.any().is_there_again(host)
     }
@@ -236,7 +236,7 @@ impl Step for Change {
     }
 
     fn changes_the_same(&self, other: &Change) -> bool {
-        // A line would restore what it persists.
+        // Undoing a line also restores the setting that it persists.
         self.name() == other.name() || self.keeps() == Some(other)
     }
 

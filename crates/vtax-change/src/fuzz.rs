@@ -1,4 +1,5 @@
-//! Changes as a journal may have them. They are read and printed, and never made: some would be of this machine.
+//! Fuzz target for the changes in a journal. They are parsed and printed but never applied, because some would change
+//! this machine.
 
 use vtax_fuzz::fuzz_text;
 
@@ -16,7 +17,7 @@ const SEEDS: [&str; 9] = [
     r#"{"change":"thread","thread":"1@2/3@4","name":"CPU 0/KVM","value":"1","was":"0-3"}"#,
 ];
 
-/// A parsed record prints as one line, and is parsed back as the same.
+/// A parsed change prints as one line, and its JSON is parsed as the same change.
 #[test]
 fn fuzz_changes() {
     fuzz_text("changes", &SEEDS, |text| {

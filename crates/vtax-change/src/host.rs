@@ -25,11 +25,11 @@ pub struct HostAccess {
     root: PathBuf,
     boot: Option<String>,
     own_links: Option<Rtnl>,
-    /// Each with the reference that it was opened by.
+    /// Open namespaces, each with the reference by which it was opened.
     namespaces: HashMap<String, (NamespaceRef, OpenNamespace)>,
 }
 
-/// Connections to a namespace are made when they are first needed.
+/// An open namespace, whose connections are opened when they are first needed.
 #[derive(Debug)]
 struct OpenNamespace {
     namespace: NetNs,
@@ -38,12 +38,12 @@ struct OpenNamespace {
 }
 
 impl HostAccess {
-    /// This machine.
+    /// Returns access to this machine.
     pub fn live() -> Result<HostAccess, ChangeError> {
         HostAccess::of(Path::new("/"), FileTree::own_sysfs()?)
     }
 
-    /// The directories `proc`, `sys` and `etc` below this one. Links and threads are this machine's.
+    /// Returns access to the directories `proc`, `sys` and `etc` below this one. Links and threads are this machine's.
     pub fn below(root: &Path) -> Result<HostAccess, ChangeError> {
         HostAccess::of(root, FileTree::open(&root.join("sys"))?)
     }
@@ -74,8 +74,8 @@ impl HostAccess {
         }
     }
 
-    /// Returns true if a process in the namespace may write a file of `/proc`, if it is root. None if the file or the
-    /// namespace no longer exists.
+    /// Returns true if a root process in the namespace may write a file of `/proc`. None if the file or the namespace
+    /// no longer exists.
     pub(crate) fn is_writable(&mut self, at: Option<&NamespaceRef>, path: &str) -> Result<Option<bool>, SysError> {
         let Some(at) = at else { return self.proc.is_writable(path) };
         match self.enter(at)? {
@@ -90,7 +90,7 @@ impl HostAccess {
         self.inside(at, |proc| proc.write(path, text))
     }
 
-    /// The `/sys` that shows the links of the namespace. None if the namespace no longer exists.
+    /// Returns the `/sys` that shows the links of the namespace. None if the namespace no longer exists.
     pub(crate) fn sys(&mut self, at: Option<&NamespaceRef>) -> Result<Option<&FileTree>, SysError> {
         let Some(at) = at else { return Ok(Some(&self.sys)) };
         let Some(open) = self.enter(at)? else { return Ok(None) };
@@ -100,7 +100,7 @@ impl HostAccess {
         Ok(open.sys.as_ref())
     }
 
-    /// A connection to the namespace's links. None if the namespace no longer exists.
+    /// Returns a connection to the namespace's links. None if the namespace no longer exists.
     pub(crate) fn links(&mut self, at: Option<&NamespaceRef>) -> Result<Option<&mut Rtnl>, SysError> {
         let Some(at) = at else {
             if self.own_links.is_none() {
@@ -115,7 +115,7 @@ impl HostAccess {
         Ok(open.links.as_mut())
     }
 
-    /// The driver of a link, whatever its name is now. None if the link or the namespace no longer exists.
+    /// Returns the driver of a link, whatever its current name. None if the link or the namespace no longer exists.
     pub(crate) fn driver(&mut self, at: Option<&NamespaceRef>, index: IfIndex) -> Result<Option<Ethtool>, SysError> {
         let Some(links) = self.links(at)? else { return Ok(None) };
         let Some(link) = links.link(index)? else { return Ok(None) };
@@ -128,8 +128,7 @@ impl HostAccess {
         }
     }
 
-    /// A namespace stays open, and so continues to exist, for as long as this is used. None if it
-    /// no longer exists.
+    /// Opens the namespace, which then exists as long as this `HostAccess`. None if it no longer exists.
     fn enter(&mut self, at: &NamespaceRef) -> Result<Option<&mut OpenNamespace>, SysError> {
         let key = at.to_string();
         if self.namespaces.get(&key).is_none_or(|(known, _)| known != at) {

@@ -1,16 +1,16 @@
 //! The tuning journal: changes that stay until they are reverted, in a directory that survives a reboot.
 //!
-//! There is one for each directory. Its user holds its lock, so two processes never tune simultaneously
-//! ([`JournalError::Busy`]).
+//! There is one journal per directory. The process that uses it holds its lock, so two processes never tune
+//! simultaneously ([`JournalError::Busy`]).
 //!
 //! Leftovers are undone before further changes are made ([`ChangeJournal::start`]):
 //!
-//! - If vtax was killed while it made changes or [tried them out](ChangeJournal::try_out), there is a batch that was never
-//!   kept.
+//! - If vtax was killed while it made changes or [tried them out](ChangeJournal::try_out), there is an unconfirmed
+//!   batch.
 //! - If vtax was killed while it reverted a batch, this batch is half undone.
-//! - If the machine was rebooted, the kernel has lost the earlier changes. A value other than the previous one was
-//!   set by another program since, and is reported. Only [persistent](crate::KeptLine) batches stay: their lines still
-//!   exist.
+//! - If the machine was rebooted, the kernel has lost the earlier changes. A value other than the previous one was set
+//!   by another program since, and is reported. Only [persistent](crate::KeptLine) batches stay, because their lines
+//!   still exist.
 
 use std::path::{Path, PathBuf};
 
@@ -25,11 +25,11 @@ use crate::{change::Change, error::ChangeError, host::HostAccess, own_file::OwnF
 const ID: &str = "tuning";
 const KIND: &str = "tuning";
 
-/// The machine's own, which survives a reboot.
+/// Directory of the machine's journal, which survives a reboot.
 const MACHINE: &str = "/var/lib/vtax/tuning";
 
-/// The directory of what tuning has changed. Root's is the machine's, unless another is named: whoever becomes root
-/// finds it. None if the user has no home.
+/// Returns the directory of the tuning journal. For root it is the machine's, unless another one is named, so that
+/// everyone who becomes root finds the same changes. None if the user has no home directory.
 pub fn tuning_folder(state: Option<&Path>) -> Option<PathBuf> {
     match state::named(state).is_none() && userns::have_net_admin() {
         true => Some(PathBuf::from(MACHINE)),
@@ -70,8 +70,8 @@ pub struct PastChanges {
     host: HostAccess,
 }
 
-/// A journal that further changes can be made with. Nothing in it is half done, and all of it is of this boot or kept over
-/// restarts.
+/// A journal to which changes can be added. Nothing in it is half done, and all of its changes were made since this
+/// boot or persist across reboots.
 #[derive(Debug)]
 pub struct ChangeJournal {
     journal: Journal<Change>,
@@ -83,15 +83,16 @@ pub struct ChangeJournal {
 pub struct ForcedRevert {
     /// The changes that could be read.
     pub report: UndoReport,
-    /// vtax's lines that were still in `/etc`, each with its file. They show further changes, if the journal doesn't.
+    /// vtax's lines that were removed from `/etc`, each with its file. They show changes that a damaged journal may
+    /// not.
     pub lines: Vec<String>,
-    /// The damage of the journal, and where it is kept. None if it was intact.
+    /// The damage of the journal, and the path to which it was moved. None if it was intact.
     pub kept: Option<(JournalError, PathBuf)>,
 }
 
 impl ForcedRevert {
-    /// Reverts all changes, including those of a damaged journal, as far as that can be read. vtax's lines in `/etc`
-    /// are found by their files.
+    /// Reverts all changes. If the journal is damaged, reverts those that can still be read, removes vtax's files from
+    /// `/etc`, and moves the journal aside.
     pub fn carry_out(directory: &Path, mut host: HostAccess) -> Result<ForcedRevert, ChangeJournalError> {
         directory::make_private(directory).map_err(ChangeError::from)?;
         let damaged = match Journal::<Change>::open_any(directory, ID) {
@@ -110,16 +111,16 @@ impl ForcedRevert {
     }
 }
 
-/// Left-over changes that were undone before further changes.
+/// Leftover changes that were undone before further changes.
 #[derive(Debug, Default)]
 pub struct RecoveredChanges {
     /// The non-persistent changes of an earlier boot.
     pub before_reboot: Option<UndoReport>,
-    /// Batches that a killed process has left.
+    /// Batches left by a killed process.
     pub interrupted: Vec<(BatchId, UndoReport)>,
 }
 
-/// The changes as they are written down, whether a process works on them or not.
+/// The recorded changes, whether or not a process is working on them.
 #[derive(Debug)]
 pub struct ChangesSnapshot {
     /// The journal.
@@ -143,7 +144,7 @@ impl ChangesSnapshot {
 }
 
 impl PastChanges {
-    /// Returns None if there are no changes. It is an error if another process has the journal.
+    /// Opens the journal. None if there are no changes. Fails if another process has the journal.
     pub fn open(directory: &Path, host: HostAccess) -> Result<Option<PastChanges>, ChangeJournalError> {
         let journal = take_over(directory)?;
         Ok(journal.map(|journal| PastChanges { journal, host }))
@@ -162,14 +163,15 @@ impl PastChanges {
         Ok(self.journal.undo(&mut self.host)?)
     }
 
-    /// Releases the journal, and ends it if nothing of it is left.
+    /// Releases the journal, and ends it if all of its changes are undone.
     pub fn close(mut self) -> Result<(), ChangeJournalError> {
         end_if_undone(self.journal, &mut self.host)
     }
 }
 
 impl ChangeJournal {
-    /// Opens the journal of this directory, or starts it. First undoes what a killed process or a reboot has left.
+    /// Opens the journal of this directory, or starts it. First undoes what a killed process or an earlier boot has
+    /// left.
     pub fn start(
         directory: &Path,
         mut host: HostAccess,
@@ -198,14 +200,14 @@ impl ChangeJournal {
         &mut self.host
     }
 
-    /// Makes changes that stay until they are reverted. If one fails, none of them is left.
+    /// Makes changes that stay until they are reverted. If one fails, none of them remains.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<BatchId, ChangeJournalError> {
         let batch = self.try_out(changes)?;
         self.keep(batch)?;
         Ok(batch)
     }
 
-    /// Lets changes stay that were tried out. If that can't be written down, they are reverted.
+    /// Confirms changes that were tried out. If that cannot be recorded, they are reverted.
     pub fn keep(&mut self, batch: BatchId) -> Result<(), ChangeJournalError> {
         if let Err(error) = self.journal.keep() {
             self.journal.undo_batch(batch, &mut self.host)?;
@@ -214,7 +216,7 @@ impl ChangeJournal {
         Ok(())
     }
 
-    /// Adds changes to those that were tried out last, and lets all of them stay. If one fails, none of them is left.
+    /// Adds changes to those that were tried out last, and confirms all of them. If one fails, none of them remains.
     pub fn keep_with(&mut self, batch: BatchId, added: Vec<Change>) -> Result<(), ChangeJournalError> {
         if let Err(error) = self.journal.extend(added, &mut self.host) {
             self.journal.undo_batch(batch, &mut self.host)?;
@@ -224,7 +226,7 @@ impl ChangeJournal {
     }
 
     /// Makes changes that are undone by the next [`ChangeJournal::start`], if this process is killed before it reverts
-    /// them or makes others that stay.
+    /// them or confirms any changes: that confirms all changes of the journal.
     pub fn try_out(&mut self, changes: Vec<Change>) -> Result<BatchId, ChangeJournalError> {
         self.journal.execute(changes, &mut self.host).map_err(|error| ChangeJournalError::Failed(Box::new(error)))
     }
@@ -237,7 +239,7 @@ impl ChangeJournal {
         Ok(self.journal.undo_batch(batch, &mut self.host)?)
     }
 
-    /// Releases the journal, and ends it if nothing of it is left.
+    /// Releases the journal, and ends it if all of its changes are undone.
     pub fn close(mut self) -> Result<(), ChangeJournalError> {
         end_if_undone(self.journal, &mut self.host)
     }
@@ -247,7 +249,7 @@ fn create(directory: &Path) -> Result<Journal<Change>, ChangeJournalError> {
     Ok(Journal::create(directory, ID, KIND, &())?)
 }
 
-/// Takes the journal over, if there is one.
+/// Takes over the journal, if there is one.
 fn take_over(directory: &Path) -> Result<Option<Journal<Change>>, ChangeJournalError> {
     directory::make_private(directory).map_err(ChangeError::from)?;
     match Journal::open(directory, ID) {
@@ -256,7 +258,7 @@ fn take_over(directory: &Path) -> Result<Option<Journal<Change>>, ChangeJournalE
     }
 }
 
-/// Ends the batches of earlier boots that nothing keeps. None if there is no such batch.
+/// Undoes the batches of earlier boots that aren't persistent. None if there is no such batch.
 fn undo_forgotten(
     journal: &mut Journal<Change>,
     host: &mut HostAccess,
@@ -271,7 +273,7 @@ fn undo_forgotten(
     let mut reports = Vec::new();
     for batch in forgotten {
         match journal.undo_batch(batch, host) {
-            // A persisted batch depends on it. Both are undone together.
+            // A persistent batch depends on it. Both are undone together.
             Err(UndoBatchError::Later { .. }) => {}
             report => reports.push(report?),
         }
@@ -279,7 +281,7 @@ fn undo_forgotten(
     Ok((!reports.is_empty()).then(|| reports.into_iter().sum()))
 }
 
-/// The last batch comes first: an earlier one may have changed the same value.
+/// Undoes the last batch first: an earlier one may have changed the same value.
 fn undo_abandoned(
     journal: &mut Journal<Change>,
     host: &mut HostAccess,

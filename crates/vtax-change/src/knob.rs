@@ -1,4 +1,4 @@
-//! Single values of the machine: changing and restoring them.
+//! Changing and restoring single values of the machine.
 
 pub(crate) mod cpuset;
 pub(crate) mod driver;
@@ -25,10 +25,10 @@ pub trait Knob: fmt::Display {
     /// Returns the current value. None if its object no longer exists.
     fn read(&self, host: &mut HostAccess) -> Result<Option<Self::Value>, ChangeError>;
 
-    /// Writes a value. The kernel may make another one of it.
+    /// Writes a value, which the kernel may adjust.
     fn write(&self, host: &mut HostAccess, value: &Self::Value) -> Result<(), ChangeError>;
 
-    /// True if a value stays when the machine is restarted.
+    /// True if a value survives a reboot.
     const STAYS: bool = false;
 
     /// Returns true if this certainly identifies the same object as before the reboot.
@@ -46,8 +46,8 @@ pub struct ValueChange<K: Knob> {
     pub value: K::Value,
     /// The previous value.
     pub was: K::Value,
-    /// The kernel's name of the boot in which the change was planned. If it is another one now, the kernel has
-    /// forgotten the change: whatever is found was put there by someone else, even if it is equal.
+    /// The kernel's ID of the boot in which the change was planned. If the current one differs, the kernel has lost the
+    /// change: the value found was set by someone else, even if it is equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
 }
@@ -102,11 +102,11 @@ pub(crate) trait AnyValueChange: fmt::Display {
     fn apply(&self, host: &mut HostAccess) -> Result<ChangeReceipt, ChangeError>;
     fn read_back(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError>;
-    /// The machine was rebooted since, and the kernel has lost the change.
+    /// Returns true if the machine was rebooted since, so the kernel has lost the change.
     fn is_forgotten(&self, host: &HostAccess) -> bool;
-    /// Returns true if the new value is there again after a reboot.
+    /// Returns true if the setting has the new value again after a reboot.
     fn is_there_again(&self, host: &mut HostAccess) -> Result<bool, ChangeError>;
-    /// Restores the previous value, which vtax's own files have replaced after a reboot.
+    /// Restores the previous value, if vtax's own files have set the new one again at boot.
     fn undo_again(&self, host: &mut HostAccess) -> Result<(), ChangeError>;
     fn found(&self, host: &mut HostAccess) -> Result<FoundValue, ChangeError>;
 }
@@ -116,7 +116,7 @@ pub(crate) trait AnyValueChange: fmt::Display {
 pub struct FoundValue {
     /// None if its object no longer exists.
     pub value: Option<String>,
-    /// It is still the new value.
+    /// True if it is still the value that vtax has set.
     pub is_ours: bool,
 }
 

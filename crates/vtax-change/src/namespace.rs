@@ -1,4 +1,4 @@
-//! Network namespaces that changes are made in.
+//! Network namespaces in which changes are made.
 
 use std::{
     fmt,
@@ -12,13 +12,13 @@ use vtax_sys::{
     netns::{NetNs, NsId},
 };
 
-/// A network namespace as it is written into a journal: where to find it, and which one it is.
+/// A network namespace in a journal: its path and its identity.
 ///
-/// If a namespace is removed and another is made at the same path, the kernel often gives the number of the old one to
-/// the new one. So the cookie is compared as well.
+/// If a namespace is removed and another one is created at the same path, the kernel often reuses the number of the old
+/// one. The cookie is therefore compared as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceRef {
-    /// The path at which it is pinned, or `/proc/PID/ns/net`.
+    /// Path at which it is pinned, or `/proc/PID/ns/net`.
     path: PathBuf,
     id: NsId,
     /// Absent before Linux 5.14.
@@ -27,14 +27,14 @@ pub struct NamespaceRef {
 }
 
 impl NamespaceRef {
-    /// The namespace that is at this path now.
+    /// Returns a reference to the namespace that is currently at this path.
     pub fn at(path: &Path) -> Result<NamespaceRef, SysError> {
         let path = std::path::absolute(path).map_err(|error| SysError::plain("find", path.display(), error))?;
         let namespace = NetNs::open(&path)?;
         Ok(NamespaceRef { path, id: namespace.id(), cookie: namespace.cookie()? })
     }
 
-    /// Returns None if the namespace no longer exists, or if another one is at its path.
+    /// Opens the namespace. None if it no longer exists, or if another one is at its path.
     pub(crate) fn open(&self) -> Result<Option<NetNs>, SysError> {
         let namespace = match NetNs::open(&self.path) {
             Err(SysError::NotANamespace { .. }) => return Ok(None),
@@ -52,7 +52,7 @@ impl fmt::Display for NamespaceRef {
     }
 }
 
-/// ` of network namespace PATH`, or ` of this machine`.
+/// Displays ` of network namespace PATH`, or ` of this machine`.
 pub(crate) struct WhereIn<'a>(pub(crate) Option<&'a NamespaceRef>);
 
 impl fmt::Display for WhereIn<'_> {

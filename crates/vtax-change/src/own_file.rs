@@ -1,7 +1,6 @@
 //! vtax's own files in `/etc`, which are applied at each boot.
 //!
-//! A file is only ever replaced as a whole. So whoever reads it, and whoever reads it after a crash, has the old or the new
-//! one.
+//! A file is only ever replaced as a whole, so a reader sees the old or the new one, even after a crash.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,16 +14,16 @@ use vtax_sys::SysError;
 
 use crate::host::HostAccess;
 
-/// The first line of each. A file without it is someone else's.
+/// First line of each file. A file without it belongs to someone else.
 pub(crate) const HEADER: &str = "# Written by `vtax tune apply --persist`; `vtax tune revert` removes its lines.";
 /// Maximum length of our files.
 const LONGEST: u64 = 1 << 20;
 
-/// A file of ours.
+/// A file of vtax's.
 ///
 /// For settings of links, systemd's `.link` files would be an alternative. But only the first such file that matches a
-/// link counts (systemd.link(5)): ours would disable another one's settings, such as the link's name. Rules of udev add
-/// up.
+/// link counts (systemd.link(5)): ours would disable another one's settings, such as the link's name. The rules of
+/// udev, in contrast, all apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnFile {
@@ -37,7 +36,7 @@ pub enum OwnFile {
 impl OwnFile {
     const ALL: [OwnFile; 2] = [OwnFile::Sysctl, OwnFile::Udev];
 
-    /// Absolute path, in `/etc`.
+    /// Returns the absolute path, in `/etc`.
     pub fn path(self) -> &'static str {
         match self {
             OwnFile::Sysctl => "/etc/sysctl.d/90-vtax.conf",
@@ -60,7 +59,7 @@ impl OwnFile {
         }
     }
 
-    /// None if there is no such file.
+    /// Reads the file. None if there is no such file.
     pub(crate) fn read(self, host: &HostAccess) -> Result<Option<String>, SysError> {
         let place = host.place(self.path());
         let fail = |error| SysError::plain("read", self.path(), error);
@@ -79,7 +78,7 @@ impl OwnFile {
         }
     }
 
-    /// Without a text, the file is removed.
+    /// Replaces the file, or removes it if there is no text.
     pub(crate) fn replace(self, host: &HostAccess, text: Option<&str>) -> Result<(), SysError> {
         let place = host.place(self.path());
         let replaced = match text {
@@ -90,7 +89,8 @@ impl OwnFile {
         synced.map_err(|error| SysError::plain("write", self.path(), error))
     }
 
-    /// Removes the files, whoever wrote lines into them. Returns the lines, each with its file.
+    /// Removes the files that have vtax's header, whoever wrote their other lines. Returns these lines, each with its
+    /// file.
     pub(crate) fn remove_all(host: &HostAccess) -> Result<Vec<String>, SysError> {
         let mut removed = Vec::new();
         for file in OwnFile::ALL {
@@ -102,7 +102,8 @@ impl OwnFile {
         Ok(removed)
     }
 
-    /// Removes what a killed vtax has left next to the files. Nothing reads it: its name has another ending.
+    /// Removes drafts that a killed vtax has left next to the files. No other program reads them, because their names
+    /// have another ending.
     pub(crate) fn tidy(host: &HostAccess) {
         for file in OwnFile::ALL {
             let _ = fs::remove_file(draft(&host.place(file.path())));

@@ -1,8 +1,8 @@
 //! Changes of PCI devices: their drivers, their links and their virtual functions.
 //!
 //! They are not a [`Change`](crate::Change): a device is moved from one driver to another in several steps, and a
-//! killed process leaves it in between. So it is restored from whatever state it is in. The journal step that takes a
-//! device contains its previous state, as these types represent it.
+//! killed process leaves it in between. It is therefore restored from whatever state it is in. The journal step that
+//! takes a device contains its previous state in the form of these types.
 
 mod driver;
 mod error;
@@ -18,5 +18,5 @@ pub use functions::{destroy_vfs, probe_vfs};
 pub use link::{LinkState, PhysicalLink};
 pub use vf::VfSettings;
 
-/// A driver's firmware may take seconds to answer.
+/// Time limit for a driver, whose firmware may take seconds to answer.
 pub const DRIVER_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,23 +1,23 @@
-//! Texts in which the kernel shows the value of a setting.
+//! Values of settings as text, as the kernel shows them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use vtax_model::foreign::ForeignText;
 
-/// A value as the kernel shows it. Two texts are equal if they mean the same: the kernel separates the numbers of a list
-/// by tabs, and it writes a mask of CPUs with leading zeros and a comma after each eight digits.
+/// A value as the kernel shows it. Two texts are equal if they mean the same: the kernel separates the numbers of a
+/// list by tabs, and it writes a mask of CPUs with leading zeros and a comma after each eight digits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KernelText(String);
 
 impl KernelText {
-    /// The text without white space at its ends.
+    /// Creates a value from a text, without leading and trailing white space.
     pub fn new(text: &str) -> KernelText {
         KernelText(text.trim().to_owned())
     }
 
-    /// The text as the kernel shows it.
+    /// Returns the text as the kernel shows it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -39,13 +39,13 @@ impl fmt::Display for KernelText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.is_empty() {
             true => f.write_str("(nothing)"),
-            // Anybody who may write the setting has chosen its characters.
+            // Any user who may write the setting may have chosen its characters.
             false => ForeignText::from(self.0.split_whitespace().collect::<Vec<_>>().join(" ")).fmt(f),
         }
     }
 }
 
-/// A number or a mask without what doesn't count; any other word as it is.
+/// Returns a number or a mask in a normal form, and any other word unchanged.
 fn plain(word: &str) -> String {
     if !is_mask(word) {
         return word.to_owned();
@@ -57,7 +57,8 @@ fn plain(word: &str) -> String {
     }
 }
 
-/// Groups of eight hexadecimal digits; the first may be shorter. A list of CPUs, such as `0,2`, is no mask.
+/// Returns true for groups of eight hexadecimal digits, of which the first may be shorter. A list of CPUs, such as
+/// `0,2`, is not a mask.
 fn is_mask(word: &str) -> bool {
     let hexadecimal = |group: &str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut groups = word.split(',');

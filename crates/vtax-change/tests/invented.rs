@@ -1,4 +1,4 @@
-//! Changes on an invented machine: a directory with `proc` and `sys`. Needs no privilege.
+//! Changes to an invented machine: a directory with `proc` and `sys`. Requires no privilege.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::symlink, path::Path};
 
@@ -23,7 +23,7 @@ const FILES: [(&str, &str); 6] = [
     (ACTIONS, "eth0-rx-0\n"),
 ];
 
-/// The values that changes are planned for.
+/// The settings for which changes are planned.
 const SETTINGS: [&str; 4] = [RMEM, GOVERNOR, RPS, IRQ];
 
 struct Machine {
@@ -116,7 +116,7 @@ fn a_change_is_described_in_one_line() {
     );
 }
 
-/// Contents of journals that later versions read.
+/// Contents of journals, which later versions must be able to read.
 #[test]
 fn a_change_is_written_down_with_the_value_from_before() {
     let steps = plan(&mut Machine::new().host());
@@ -174,7 +174,7 @@ fn an_object_that_no_longer_exists_has_no_change() {
     let mut journal = machine.create();
     let steps = plan(&mut machine.host());
     journal.execute(steps, &mut machine.host()).unwrap();
-    // Another link gets the name, and another device the interrupt; both have the values of the changes.
+    // Another link gets the name, and another device the interrupt; both already have the new values.
     machine.put(IFINDEX, "3\n");
     machine.put(ACTIONS, "nvme0q1\n");
     fs::remove_file(machine.path(RMEM)).unwrap();
@@ -254,7 +254,7 @@ fn a_batch_is_not_undone_before_a_later_one_that_depends_on_it() {
     assert_eq!(machine.get(RMEM), "4096\t131072\t6291456");
 }
 
-/// A copy of a directory with small files.
+/// Copies a directory with small files.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
@@ -267,7 +267,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// vtax is killed before or after each write, with the lines that it had written until then.
+/// Emulates a kill before or after each write, with the lines of the journal written until then.
 #[test]
 fn a_kill_between_any_two_lines_is_undone() {
     let machine = Machine::new();
@@ -298,7 +298,7 @@ fn a_kill_between_any_two_lines_is_undone() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever another program writes at whatever time, its value stays, and ours is removed.
+    /// Whatever another program writes, and whenever, its value stays, and vtax's is reverted.
     #[test]
     fn a_value_of_another_program_is_never_overwritten(
         others in proptest::collection::vec((0..4_usize, "[1-9]"), 0..6),

@@ -1,4 +1,4 @@
-//! Changes of the real kernel, in network namespaces and on processes that end with the test. Needs root.
+//! Changes to the running kernel, in network namespaces and on processes that end with the test. Requires root.
 
 use std::{
     fs,
@@ -62,7 +62,7 @@ impl Lab {
         Change::plan_sysfs(host, self.namespace(), &format!("class/net/t0/queues/rx-0/{file}"), value).unwrap()
     }
 
-    /// One change of each kind that a namespace can have.
+    /// Plans one change of each kind that a namespace supports.
     fn plan(&self, host: &mut HostAccess) -> Vec<Change> {
         vec![
             self.sysctl(host, "net.ipv4.tcp_rmem", "4096 65536 1000000"),
@@ -86,7 +86,7 @@ fn host() -> HostAccess {
     HostAccess::live().unwrap()
 }
 
-/// The values that the same plan would find now.
+/// Returns the values that the same plan would find now.
 fn found(lab: &Lab) -> Vec<String> {
     let changes = lab.plan(&mut host());
     changes.iter().map(|change| change.to_string().split(" -> ").next().unwrap().to_owned()).collect()
@@ -110,7 +110,7 @@ fn each_kind_of_change_is_made_and_undone_in_a_namespace() {
     assert_eq!(found(&lab), before);
 }
 
-/// The kernel makes 1024 of it. The change is still ours, and is reverted.
+/// The kernel rounds the value to 1024. The change is still vtax's, and is reverted.
 #[test]
 fn a_value_that_the_kernel_rounds_is_an_error_and_is_reverted() {
     let lab = Lab::new();
@@ -127,7 +127,7 @@ fn a_value_that_the_kernel_rounds_is_an_error_and_is_reverted() {
     assert!(lab.rps(host, "rps_flow_cnt", "0").changes_nothing());
 }
 
-/// The driver of taps makes 64 of it.
+/// The driver of taps limits the value to 64.
 #[test]
 fn a_number_that_a_driver_limits_is_an_error_and_is_reverted() {
     let lab = Lab::new();
@@ -172,7 +172,7 @@ fn a_renamed_link_is_found_and_a_removed_one_is_not() {
     assert_eq!(gro.undo(Some(&receipts[1]), host).unwrap(), Undone::Reverted);
     let receipts = [&mtu, &gro].map(|change| change.apply(host).unwrap());
     lab.rtnl.delete_link(&name("moved")).unwrap();
-    // The new link has the old one's name and another number.
+    // The new link has the old one's name and another index.
     lab.add_veth();
     lab.rtnl.set_link(&name("t0"), &LinkChange { mtu: Some(9000), ..LinkChange::default() }).unwrap();
     for (change, receipt) in [(&mtu, &receipts[0]), (&gro, &receipts[1])] {
@@ -183,7 +183,7 @@ fn a_renamed_link_is_found_and_a_removed_one_is_not() {
     assert_eq!(lab.rtnl.existing_link(&name("t0")).unwrap().mtu, 9000);
 }
 
-/// The kernel often gives the new namespace the number of the old one.
+/// The kernel often reuses the number of the old namespace for the new one.
 #[test]
 fn a_new_namespace_at_the_same_path_is_not_touched() {
     let lab = Lab::new();
@@ -257,15 +257,15 @@ fn a_thread_that_has_ended_and_one_with_its_number_are_left_alone() {
     assert_eq!(error, format!("cannot find thread {} of process {}", id.pid, id.pid));
 }
 
-/// A process makes one group at a time, and both tests are this process.
+/// A process has only one group at a time, and both tests run in this process.
 static ONE_GROUP: Mutex<()> = Mutex::new(());
 
-/// The group of a thread in the tree of cpusets.
+/// Returns the group of a thread in the hierarchy of cpusets.
 fn cpuset(sets: &CpusetHierarchy, id: ProcessId) -> String {
     sets.group_of(&mut host(), id, id.pid).unwrap().expect("it runs")
 }
 
-/// A group and a thread in it are one batch, so a killed process's next one restores both.
+/// A group and a thread in it are one batch, so both are restored after a kill.
 #[test]
 fn a_thread_is_confined_to_a_cpuset_with_what_it_starts_and_set_free() {
     let _alone = ONE_GROUP.lock();
@@ -303,7 +303,7 @@ fn a_thread_is_confined_to_a_cpuset_with_what_it_starts_and_set_free() {
     shell.wait().unwrap();
 }
 
-/// An affinity inside the group's CPUs is replaced, and is there again afterwards.
+/// An affinity within the group's CPUs is replaced, and is restored afterwards.
 #[test]
 fn the_affinity_of_a_confined_thread_is_restored() {
     let _alone = ONE_GROUP.lock();
@@ -333,8 +333,8 @@ fn the_interrupts_of_this_machine_can_be_planned() {
     assert_eq!(change.undo(None, host).unwrap(), Undone::AlreadyGone);
 }
 
-/// The kernel distributes the interrupts of a disk's queues itself, if the driver wants that. The value that is written is
-/// the one that is there, so nothing changes if it doesn't.
+/// The kernel distributes the interrupts of a disk's queues itself, if the driver requests it. The test writes the
+/// current value, so nothing changes otherwise.
 #[test]
 fn an_interrupt_that_the_kernel_manages_is_named_as_such() {
     let host = &mut host();

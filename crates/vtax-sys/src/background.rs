@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// First output of such a program.
+/// First line that a background program prints.
 const READY: &str = "ready";
 
 /// Starts a program and waits until it reports that it is ready ([`say_ready`]). It outlives this process, and Ctrl-C
@@ -32,7 +32,7 @@ pub fn start(mut command: Command) -> Result<(), String> {
     Err(format!("did not start ({status}): {}", told.trim()))
 }
 
-/// Reports readiness to the program that started this one, which may already be gone.
+/// Reports readiness to the program that started this one, which may already have exited.
 pub fn say_ready() {
     let _ = writeln!(std::io::stdout(), "{READY}");
 }

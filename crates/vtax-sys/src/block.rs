@@ -71,7 +71,7 @@ pub enum BlockUse {
 pub struct BlockDirectory(PathBuf);
 
 impl MountLine {
-    /// Parses such a file, also of another machine. Malformed lines are skipped.
+    /// Parses a `mountinfo` file, possibly of another machine. Malformed lines are skipped.
     pub fn read_all(mountinfo: &str) -> Vec<MountLine> {
         mounts(mountinfo)
     }
@@ -88,7 +88,8 @@ impl KernelFiles {
         Ok(mounts(&read(&self.proc.join("self/mountinfo"))?))
     }
 
-    /// Returns the mounts that the first process sees: this process may be in its own mount namespace.
+    /// Returns the mounts that the first process sees, because this process may be in its own mount namespace. Falls
+    /// back to those of this process.
     fn mounts_of_all(&self) -> io::Result<Vec<MountLine>> {
         read(&self.proc.join("1/mountinfo")).map_or_else(|_| self.mounts(), |text| Ok(mounts(&text)))
     }
@@ -197,7 +198,7 @@ impl BlockDirectory {
         DeviceNumber::parse(&self.value("dev")?)
     }
 
-    /// Returns the contents of a file without the trailing newline; none if the file doesn't exist or is empty.
+    /// Returns the contents of a file without surrounding white space; none if the file doesn't exist or is empty.
     pub fn value(&self, file: &str) -> Option<String> {
         let text = read(&self.0.join(file)).ok()?;
         let text = text.trim();

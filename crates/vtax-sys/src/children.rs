@@ -1,9 +1,9 @@
 //! Child processes in a process that may also have to reap orphans.
 //!
-//! The first process of a machine must wait for every process whose parent is gone, or zombies fill the process table.
-//! But a thread that waits for *any* child takes the status of a child for which another thread waits (waitpid(2)). So
-//! a register lists the children that are being waited for. The reaping thread looks at dead children without taking
-//! them (`WNOWAIT`), and leaves those in the register alone.
+//! The first process of a machine must wait for every process whose parent has exited, or zombies fill the process
+//! table. But a thread that waits for *any* child takes the status of a child for which another thread waits
+//! (waitpid(2)). So a register lists the children that are being waited for. The reaping thread inspects dead children
+//! without reaping them (`WNOWAIT`), and skips those in the register.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,8 +28,8 @@ struct Register {
     starts: u64,
 }
 
-/// A child whose owner waits for it, in its own process group. It takes signals that this process ignores. If the owner
-/// drops it before it has ended, the whole group is killed.
+/// A child whose owner waits for it, in its own process group. It reacts to signals that this process ignores. If the
+/// owner drops it before it has ended, the whole group is killed.
 #[derive(Debug)]
 pub struct Kept {
     child: Child,
@@ -51,7 +51,7 @@ impl Kept {
         Ok(Self { child, ended: false })
     }
 
-    /// Waits for the child's end, and removes it from the register. Processes that it has left in its group continue.
+    /// Waits until the child ends, and removes it from the register. Other processes in its group continue.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         self.ended = status.is_ok();
@@ -90,7 +90,7 @@ impl Drop for Kept {
     }
 }
 
-/// From now, reaps every child that isn't [`Kept`], on a separate thread. For process 1 and for child subreapers.
+/// Starts a thread that reaps every child that isn't [`Kept`]. For process 1 and for child subreapers.
 ///
 /// A process that starts children by other means must not call this.
 pub fn reap_orphans() -> Result<()> {
@@ -119,7 +119,7 @@ fn reap_one() {
     drop(register);
 }
 
-/// Returns the pid of a child that has ended and stays a zombie. None if there are no children at all.
+/// Waits for a child that has ended, and returns its pid without reaping it. None if there are no children.
 fn next_dead() -> Option<Pid> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -134,7 +134,7 @@ fn next_dead() -> Option<Pid> {
     }
 }
 
-/// A thread that panicked with the register locked left nothing half done.
+/// Locks the register. A thread that panicked with the lock cannot have left anything half done.
 fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }

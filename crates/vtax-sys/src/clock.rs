@@ -16,7 +16,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Returns nanoseconds since 1970 (`CLOCK_REALTIME`), as used by the kernel's packet timestamps. The clock is set and
-/// steered: a difference of two readings is a duration only if nobody set the clock between them.
+/// steered: the difference of two readings is a duration only if the clock wasn't set in between.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanoseconds(read(libc::CLOCK_REALTIME))
@@ -44,8 +44,8 @@ pub fn identity() -> String {
     }
 }
 
-/// Returns the resolution that the kernel claims, usually 1 ns. The step that a reader sees is the cost of a reading,
-/// which has to be measured.
+/// Returns the resolution that the kernel claims, usually 1 ns. The smallest step that a program can observe is the
+/// cost of a reading, which has to be measured.
 pub fn resolution() -> Duration {
     let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
     Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
@@ -72,7 +72,7 @@ pub fn tsc_khz() -> Option<u32> {
     u32::try_from(u128::from(until.checked_sub(from)?) * 1_000_000 / u128::from(until_ns - from_ns)).ok()
 }
 
-/// Other architectures have no such counter.
+/// Returns none: other architectures have no such counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn tsc_khz() -> Option<u32> {
     None
@@ -87,8 +87,8 @@ pub fn clocksource() -> Result<String> {
 
 #[inline]
 fn nanoseconds(time: libc::timespec) -> u64 {
-    // Neither part is negative for these clocks (unless it is set before 1970, which
-    // the kernel refuses), and 2^64 ns are 584 years.
+    // Neither part is negative for these clocks (unless it is set before 1970, which the kernel refuses), and 2^64 ns
+    // are 584 years.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -59,10 +59,10 @@ impl OwnUsers {
     }
 }
 
-/// Everything that a program gets.
+/// User, resources and limits of a confined program.
 #[derive(Debug)]
 pub struct Confinement {
-    /// Source of the program's user and group. If none, it keeps ours, without their privilege.
+    /// Source of the program's user and group. If none, it keeps those of this process, without their privilege.
     pub users: Option<OwnUsers>,
     /// Supplementary groups, if it gets its own user.
     pub groups: Vec<u32>,
@@ -72,9 +72,9 @@ pub struct Confinement {
     pub files: Vec<CString>,
     /// The open file `cgroup.procs` of the cgroup that it joins.
     pub cgroup: Option<OwnedFd>,
-    /// Resource limits. A limit that cannot be raised that far stays.
+    /// Resource limits. Without the privilege to raise a limit that far, the hard limit applies.
     pub limits: Vec<(Resource, u64)>,
-    /// True if it may read all files, which takes one capability.
+    /// True if it may read all files, which requires one capability.
     pub reads_all_files: bool,
 }
 

@@ -1,4 +1,4 @@
-//! CPU affinity and priority of threads, their CPU cycles, and the CPU time of threads, of this process, of others and of the machine.
+//! CPU affinity, priority and CPU cycles of threads, and the CPU time of threads, processes and the machine.
 
 mod account;
 mod affinity;
@@ -32,7 +32,7 @@ pub use task::{TaskTimes, kvm_exits, process_time, task_times};
 const CALLING: libc::pid_t = 0;
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// CPU time that was used.
+/// CPU time used by a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     /// Time in the program itself. The kernel knows the *split* into user and system only from its timer tick, unless
@@ -98,7 +98,7 @@ pub fn pin_thread(tid: Pid, cpus: &CpuSet) -> Result<()> {
     affinity::pin(raw(tid)?, cpus).map_err(|e| SysError::os("pin thread", format!("{tid} to CPU {cpus}"), e))
 }
 
-/// Number 0 would mean the calling thread.
+/// Converts a thread number. Refuses 0, which the kernel takes for the calling thread.
 fn raw(tid: Pid) -> Result<libc::pid_t> {
     let number = libc::pid_t::try_from(tid.0).ok().filter(|number| *number > 0);
     number.ok_or_else(|| SysError::invalid("thread number", tid, "use a whole number from 1"))

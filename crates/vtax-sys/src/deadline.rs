@@ -21,7 +21,7 @@ const KEPT_MOST: usize = 32 << 20;
 /// answers.
 const DYING: Duration = Duration::from_secs(5);
 
-/// Time limit of a busy program, in multiples of its limit.
+/// Maximum duration of a busy program, in multiples of its limit.
 const WORKING_MOST: u32 = 10;
 
 /// Deadline of a program, which excludes the time in which the program runs or waits for a CPU.
@@ -41,7 +41,7 @@ impl ProgramDeadline {
         ProgramDeadline { pid: program.id(), begun: Instant::now(), limit }
     }
 
-    /// Returns the remaining time. It may be extended once this has passed.
+    /// Returns the remaining time. It may be extended after it has passed, so call this again.
     pub fn left(&self) -> Duration {
         let elapsed = self.begun.elapsed();
         if elapsed < self.limit {
@@ -114,20 +114,20 @@ impl ProgramCancel {
 
     /// Ends the programs that are watched with this switch, and those that are started later.
     pub fn cancel(&self) {
-        // It fails only if it has been used more often than a 64-bit counter can count.
+        // It fails only when the 64-bit counter is full.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// Starts a program. Returns its status and its output on those of its outputs that are pipes.
+/// Starts a program. Returns its status, and what it has written to those of its outputs that are pipes.
 ///
-/// A program that takes longer than `limit` is killed ([`ProgramDeadline`]). If the kernel cannot end it, it is no
-/// longer waited for.
+/// A program that takes longer than `limit` is killed ([`ProgramDeadline`]). If the kernel cannot end it, the function
+/// returns nevertheless.
 pub fn output_within(command: &mut Command, limit: Duration) -> Result<Output, OutputError> {
     finish_within(command.spawn().map_err(OutputError::Start)?, limit)
 }
 
-/// Like [`output_within`], until it is cancelled.
+/// Like [`output_within`], but can be cancelled.
 pub fn output_unless(command: &mut Command, limit: Duration, cancel: &ProgramCancel) -> Result<Output, OutputError> {
     finish(command.spawn().map_err(OutputError::Start)?, limit, Some(cancel))
 }
@@ -163,7 +163,7 @@ enum Followed {
 
 /// Event of a watched program.
 enum Woken {
-    /// It has written, or a signal arrived.
+    /// It has written, or a signal has arrived.
     Running,
     Ended,
     Late,
@@ -172,7 +172,7 @@ enum Woken {
 
 /// Kills the program. Returns true if it has ended, or if that cannot be determined.
 fn killed(child: &mut Child) -> bool {
-    // It may just have ended without the signal.
+    // It may just have ended by itself.
     let _ = child.kill();
     let Ok(end) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return true };
     let deadline = Instant::now() + DYING;
@@ -185,7 +185,7 @@ fn killed(child: &mut Child) -> bool {
     }
 }
 
-/// Collects the program's output until its end.
+/// Collects the program's output until it ends.
 fn follow(child: &mut Child, limit: Duration, cancel: Option<&ProgramCancel>) -> io::Result<Followed> {
     let deadline = ProgramDeadline::of(child, limit);
     // A pidfd is readable once the process has ended, pidfd_open(2).

@@ -21,8 +21,9 @@ const ABOVE: u32 = 0o755;
 /// The kernel's own limit on symbolic links (path_resolution(7)).
 const LINKS: usize = 40;
 
-/// Lets this user use whatever this process and its children create. Called first in a program: an umask such as 777
-/// takes all permissions from the owner, and no later command could open the locks and directories of this one.
+/// Preserves the owner's permissions on everything that this process and its children create. Call it first in a
+/// program: an umask such as 777 takes all permissions from the owner, and no later command could open the locks and
+/// directories of this one.
 pub fn unmask_owner() {
     let given = umask(Mode::RWXG | Mode::RWXO);
     umask(given - Mode::RWXU);
@@ -62,7 +63,7 @@ pub fn create_private_file(path: &Path) -> io::Result<File> {
     open_private(path, OpenOptions::new().write(true).create(true).truncate(true))
 }
 
-/// Checks a directory that is only read and may not exist. It may also belong to root.
+/// Checks a directory that is only read and need not exist. It may also belong to root.
 ///
 /// # Errors
 /// [`SysError::NotPrivate`] if others can write to it or change the path to it.
@@ -84,8 +85,8 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     Ok(file)
 }
 
-/// Creates an empty file in a private directory like [`create_private_file`], or makes an existing one readable only for
-/// its owner, without opening it: closing it would release all locks that this process has on it through other
+/// Creates an empty file in a private directory like [`create_private_file`], or makes an existing one readable only
+/// for its owner, without opening it: closing it would release all locks that this process has on it through other
 /// descriptors (fcntl(2)).
 ///
 /// # Errors
@@ -95,7 +96,7 @@ pub fn make_private_file(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         created => return created.map(drop),
     }
-    // Such a descriptor has no locks.
+    // Closing a descriptor with `O_PATH` releases no locks.
     let file = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
     if !check_private(&file)? {
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -104,7 +105,7 @@ pub fn make_private_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if only the owner may read an open file. Fails if it isn't a regular file of this user.
+/// Returns true if an open file has the mode of a private one. Fails if it isn't a regular file of this user.
 fn check_private(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     if !found.is_file() {

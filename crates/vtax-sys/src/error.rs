@@ -16,8 +16,7 @@ pub type Result<T, E = SysError> = std::result::Result<T, E>;
 
 /// Reasons why a request to the kernel was not executed.
 ///
-/// The kernel's answer is a field named `errno`, not an error `source`, because
-/// the message already contains it.
+/// The kernel's answer is a field named `errno`, not an error `source`, because the message already contains it.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[non_exhaustive]
 pub enum SysError {

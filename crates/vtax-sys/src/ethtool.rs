@@ -39,7 +39,7 @@ const CHANNELS: Command = Command { number: 0x3c, setter: Some(0x3d), words: 9 }
 
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const SPEED_UNKNOWN: u32 = u32::MAX;
-/// Words of `struct ethtool_link_settings` up to its masks, and the index of `link_mode_masks_nwords`.
+/// Words of `struct ethtool_link_settings` up to its masks, and the byte offset of `link_mode_masks_nwords`.
 const LINK_WORDS: usize = 12;
 const LINK_MASK_WORDS_AT: usize = 14;
 
@@ -61,7 +61,7 @@ pub(crate) struct Driver {
 }
 
 impl Ethtool {
-    /// Opens a link in the calling thread's network namespace. Any thread can use it then.
+    /// Opens a link in the calling thread's network namespace. Any thread can use it afterwards.
     pub fn open(link: &IfName) -> Result<Self> {
         let socket =
             Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(|e| SysError::os("ask the driver of", link, e))?;
@@ -114,7 +114,7 @@ impl Ethtool {
         Some(words[1]).filter(|speed| *speed != 0 && *speed != SPEED_UNKNOWN)
     }
 
-    /// Reads a structure. None if the driver has no such setting, or if the link is gone.
+    /// Reads a structure. None if the driver has no such setting, or if the link no longer exists.
     fn ask(&self, command: Command) -> Result<Option<Vec<u32>>> {
         let mut words = vec![0; command.words];
         words[0] = command.number;

@@ -1,8 +1,8 @@
 //! Files that others have written and the user has named: kernels, images, programs.
 //!
-//! Another user may put something else in their place at any time. Opening a FIFO waits for a writer, perhaps forever and
-//! while a lock is held; a device may be endless. So each of these files is opened here, without waiting, and read up to a
-//! bound, whatever size the file system reports. Links are followed: the user has chosen the path.
+//! Another user may put something else in their place at any time. Opening a FIFO waits for a writer, perhaps forever
+//! and while a lock is held; a device may be endless. So each of these files is opened here, without waiting, and read
+//! up to a bound, whatever size the file system reports. Links are followed: the user has chosen the path.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ pub fn open_disk(path: &Path) -> io::Result<File> {
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} MiB", most >> 20));
     let file = open(path)?;
-    // What is obviously too large isn't read up to the bound first.
+    // A file that is obviously too large is refused without reading it up to the bound.
     if file.metadata()?.len() > most {
         return Err(too_large());
     }
@@ -34,7 +34,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// The file is checked before it is opened, since opening a device may have an effect, and again once it is open.
+/// Opens a file. Its type is checked before, since opening a device may have an effect, and again afterwards.
 fn opened(path: &Path, is_wanted: impl Fn(FileType) -> bool) -> io::Result<File> {
     let check = |found: FileType| match () {
         () if is_wanted(found) => Ok(()),

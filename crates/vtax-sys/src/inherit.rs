@@ -51,7 +51,7 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(move || die_with(parent)) };
 }
 
-/// Asks the kernel to kill this process when its parent dies. If the parent has already died, the process ends now.
+/// Makes the kernel kill this process when its parent dies. If the parent has already died, the process ends now.
 fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }

@@ -18,7 +18,7 @@ use crate::process::{Pid, ProcessId};
 
 /// Waits below this are not reported.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Interval at which a lock is tried during that time.
+/// Interval between attempts to take a lock during that time.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Callback that reports a wait. Libraries print nothing, so the program provides it.
@@ -71,7 +71,7 @@ pub struct LockPatience {
 }
 
 impl LockPatience {
-    /// Begins to wait.
+    /// Starts a wait.
     #[expect(clippy::new_without_default, reason = "a wait begins at a moment")]
     pub fn new() -> LockPatience {
         LockPatience { begun: Instant::now(), is_told: false }
@@ -134,8 +134,8 @@ impl LockHolder {
         LockHolder::found(path, |lock| lock.kind == "FLOCK" && lock.is_exclusive)
     }
 
-    /// Returns another process that has locked some of these bytes of a file (`F_SETLK` of fcntl(2)), rather one with
-    /// an exclusive lock.
+    /// Returns another process that has locked some of these bytes of a file (`F_SETLK` of fcntl(2)), preferably one
+    /// with an exclusive lock.
     pub fn of_bytes(path: &Path, bytes: &RangeInclusive<u64>) -> Option<LockHolder> {
         let others = |lock: &KernelLock<'_>| lock.kind == "POSIX" && lock.pid != std::process::id() && lock.has(bytes);
         LockHolder::found(path, |lock| lock.is_exclusive && others(lock)).or_else(|| LockHolder::found(path, others))
@@ -148,7 +148,7 @@ impl LockHolder {
         let pid = of_file.find(is_wanted)?.pid;
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-        // A name may be anything: with a line break it would look like a line of vtax.
+        // A process may have any name; one with a line break would look like a line of vtax's output.
         let visible = |letter: char| if letter.is_control() { ' ' } else { letter };
         let words = words.map(|word| String::from_utf8_lossy(word).chars().map(visible).collect::<String>());
         Some(LockHolder { pid, command: words.collect::<Vec<_>>().join(" ") })
@@ -170,7 +170,7 @@ impl LockHolder {
     }
 }
 
-/// A lock that is held, as in proc_locks(5).
+/// A held lock, as in proc_locks(5).
 struct KernelLock<'a> {
     kind: &'a str,
     is_exclusive: bool,

@@ -1,5 +1,4 @@
-//! File systems that the kernel itself provides, for a machine that has nothing else, and a guest's use of the files of
-//! its host.
+//! Mounts for a guest without disks: the kernel's own file systems, and files of its host.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -31,12 +30,12 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// Mount options. Every user may open a terminal, as `/dev/ptmx` allows on any system.
+    /// Returns the mount options. Every user may open a terminal, as `/dev/ptmx` allows on any system.
     fn options(self) -> Option<&'static CStr> {
         (self == Self::Devpts).then_some(c"mode=620,ptmxmode=666")
     }
 
-    /// Mount flags. Programs may be run only from a tmpfs.
+    /// Returns the mount flags. Programs may be run only from a tmpfs.
     fn flags(self) -> MountFlags {
         match self {
             Self::Proc | Self::Sysfs | Self::Cgroup2 => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
@@ -68,7 +67,7 @@ pub fn small_tmpfs(target: &Path, most: u64) -> Result<()> {
         .map_err(|errno| SysError::os("mount", format_args!("tmpfs on {}", target.display()), errno))
 }
 
-/// Removes all mounts on a directory. Files in use stay until they are no longer used. Returns false if there was no
+/// Removes all mounts on a directory. Open files remain usable until they are closed. Returns false if there was no
 /// mount.
 pub fn unmount_all(target: &Path) -> Result<bool> {
     let mut found = false;
@@ -86,8 +85,8 @@ pub fn unmount_all(target: &Path) -> Result<bool> {
 /// The files must not change, because file contents stay in the cache.
 ///
 /// # Errors
-/// `ENOENT` if no share has this tag. `ENODEV` if this kernel has no 9p, or its modules (`9pnet_virtio`,
-/// `9p`) are not loaded.
+/// `ENOENT` if no share has this tag. `ENODEV` if this kernel has no 9p, or its modules (`9pnet_virtio`, `9p`) are not
+/// loaded.
 pub fn nine_p(tag: &str, target: &Path) -> Result<()> {
     let fail = |errno: io::Error| {
         let remedy = match errno.raw_os_error() {
@@ -118,7 +117,7 @@ pub fn overlay(lower: &Path, upper: &Path, work: &Path, target: &Path) -> Result
     mounted.map_err(|errno| fail(errno.into()))
 }
 
-/// Returns the options as one text, with commas and colons as separators.
+/// Returns the options as one text. Directories with commas or colons, which are separators there, are refused.
 fn overlay_options(lower: &Path, upper: &Path, work: &Path) -> Result<CString> {
     let mut options = Vec::new();
     for (key, path) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {

@@ -1,12 +1,12 @@
-//! A small synchronous rtnetlink, with only the requests that labs need, and the few of nftables that virtual switches
-//! need.
+//! A small synchronous rtnetlink client, with only the requests that labs need, and the few of nftables that virtual
+//! switches need.
 //!
 //! Requests are written with the types of `netlink-packet-route`. These change with every release of that crate, so
 //! this interface doesn't expose them. Answers are read attribute by attribute, and only the attributes that we use.
 //! That crate's own parsers reject a whole message because of one attribute that a newer kernel added.
 //!
 //! Each change requests an acknowledgement and waits for it. Sequence number, port and sender of each answer are
-//! checked. An error has the operation, the object and the kernel's own text (`NETLINK_EXT_ACK`).
+//! checked. An error contains the operation, the object and the kernel's own text (`NETLINK_EXT_ACK`).
 //!
 //! ```no_run
 //! use vtax_sys::netlink::{LinkChange, LinkKind, NewLink, Rtnl};

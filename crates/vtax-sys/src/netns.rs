@@ -61,8 +61,8 @@ impl NetNs {
     /// Opens the namespace pinned at `path`, or the one of `/proc/PID/ns/net`.
     ///
     /// # Errors
-    /// [`SysError::NotANamespace`] for any other file, such as the empty file
-    /// that is left when a pinned namespace was unmounted by hand.
+    /// [`SysError::NotANamespace`] for any other file, such as the empty file that is left when a pinned namespace was
+    /// unmounted by hand.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |errno| SysError::os("open network namespace", path.display(), errno);
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(fail)?;
@@ -85,8 +85,8 @@ impl NetNs {
     /// not even `lo`. `prepare` runs inside before the namespace is pinned, so it is always found prepared.
     ///
     /// The file system of `path` need not be a shared mount: since Linux 3.18 removing the file, as
-    /// [`NetNs::remove_at`] does, drops the mounts on it in *all* mount namespaces. Other processes see the
-    /// namespace only if they share our mount namespace or get its mounts by propagation.
+    /// [`NetNs::remove_at`] does, drops the mounts on it in *all* mount namespaces. Other processes see the namespace
+    /// only if they share our mount namespace or get its mounts by propagation.
     ///
     /// # Errors
     /// `EEXIST` if the path is taken. Nothing is left behind on failure.
@@ -100,7 +100,7 @@ impl NetNs {
             Ok((Self::current()?, prepared))
         });
         made.and_then(|made| made).inspect_err(|_| {
-            // The first error is the relevant one; the file is ours.
+            // The first error is the one to report. The file was created here, so it may be removed.
             let _ = Self::remove_at(path, None);
         })
     }
@@ -108,12 +108,11 @@ impl NetNs {
     /// Unpins the namespace at `path` and removes the file. The namespace itself disappears with its last process,
     /// descriptor and mount. Returns false if there was nothing at `path`.
     ///
-    /// With `expected`, only that namespace is removed. An empty file is the remainder of an interrupted creation or
-    /// removal. It pins nothing and is removed as well.
+    /// With `expected`, only that namespace is removed. An empty file, left by an interrupted creation or removal, pins
+    /// nothing and is removed as well.
     ///
     /// # Errors
-    /// [`SysError::WrongNamespace`] or [`SysError::NotANamespace`], and nothing
-    /// is touched, if something else is there.
+    /// [`SysError::WrongNamespace`] or [`SysError::NotANamespace`], and nothing is touched, if something else is there.
     pub fn remove_at(path: &Path, expected: Option<NsId>) -> Result<bool> {
         let fail = |e| SysError::os("remove network namespace at", path.display(), e);
         let metadata = match fs::symlink_metadata(path) {
@@ -163,8 +162,7 @@ impl NetNs {
         })?
     }
 
-    /// Starts a program inside the namespace. The command is consumed, because
-    /// the namespace stays attached to it.
+    /// Starts a program inside the namespace. The command is consumed, because the namespace stays attached to it.
     pub fn spawn(&self, mut command: Command, outlive: Outlive) -> Result<Child> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.place(&mut command)?;
@@ -186,8 +184,8 @@ impl NetNs {
 
     /// Returns the processes whose main thread is in this namespace.
     ///
-    /// A process that we may not inspect (ptrace(2), access mode checks) is not
-    /// in the list, so without root it covers our own processes only.
+    /// A process that we may not inspect (ptrace(2), access mode checks) is not in the list, so without root it covers
+    /// our own processes only.
     pub fn processes(&self) -> Result<Vec<ProcessId>> {
         let pids = crate::process::all_pids()?;
         let inside = pids.into_iter().filter(|pid| self.holds(*pid));
@@ -266,11 +264,11 @@ fn unshare_network() -> io::Result<()> {
 fn owner(file: BorrowedFd<'_>) -> Option<OwnedFd> {
     // SAFETY: this ioctl takes no argument and reads and writes no memory of ours.
     let owner = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_USERNS) };
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else uses it.
     (owner >= 0).then(|| unsafe { OwnedFd::from_raw_fd(owner) })
 }
 
-/// `NS_GET_NSTYPE` (ioctl_ns(2)) fails with `ENOTTY` on anything but a namespace.
+/// Returns whether a file is a network namespace. `NS_GET_NSTYPE` (ioctl_ns(2)) fails with `ENOTTY` on other files.
 fn is_network_namespace(file: BorrowedFd<'_>) -> bool {
     // SAFETY: this ioctl takes no argument and reads and writes no memory of ours.
     let kind = unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE) };

@@ -54,7 +54,7 @@ impl Device {
         Some(Self { root: root.to_owned(), directory })
     }
 
-    /// Returns the NUMA node. On a machine with one node, the file has -1.
+    /// Returns the NUMA node. On a machine with one node, the file contains -1.
     fn numa_node(&self) -> Option<u32> {
         number(&self.directory.join("numa_node"))
     }

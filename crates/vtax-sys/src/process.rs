@@ -30,7 +30,7 @@ use time_offset::TimeOffset;
 /// One process, for as long as the machine runs: its pid and its start time. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {
-    /// The number, which the kernel reuses after the process is gone.
+    /// The number, which the kernel reuses after the process has exited.
     pub pid: Pid,
     /// Clock ticks from boot to the start of the process, as counted by the initial time namespace: field 22 of
     /// `/proc/PID/stat` (proc_pid_stat(5)) without the offset of the reader's namespace (time_namespaces(7)).
@@ -58,7 +58,8 @@ impl ProcessId {
         self.exists() && stat(self.pid).is_ok_and(|(_, stat)| state(stat))
     }
 
-    /// Sends a signal to this very process, never to another one with the same pid. Returns false if it is gone.
+    /// Sends a signal to this very process, never to another one with the same pid. Returns false if it no longer
+    /// exists.
     pub fn signal(self, signal: Signal) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(false) };
         match rustix::process::pidfd_send_signal(&handle, signal) {
@@ -68,7 +69,7 @@ impl ProcessId {
         }
     }
 
-    /// Waits until the process has ended, also as a zombie. Returns false if the time ran out before. Works for any
+    /// Waits until the process has ended; a zombie has ended. Returns false if the time runs out first. Works for any
     /// process, not only for children.
     pub fn wait_end(self, patience: Duration) -> Result<bool> {
         let Some(handle) = self.open()? else { return Ok(true) };
@@ -158,7 +159,8 @@ pub fn disk_free(path: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Kills processes, and waits until each has ended. All of them get the signal before the first is waited for.
+/// Kills processes, and waits for each until it has ended or `patience` is over. All of them get the signal before the
+/// first wait.
 pub fn kill_all(processes: &[ProcessId], patience: Duration) -> Result<()> {
     processes.iter().try_for_each(|process| process.signal(Signal::KILL).map(drop))?;
     processes.iter().try_for_each(|process| process.wait_end(patience).map(drop))
@@ -175,7 +177,7 @@ pub fn all_pids() -> Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// A pidfd is readable once its process has ended, pidfd_open(2).
+/// Waits until a pidfd is readable, which it is once its process has ended (pidfd_open(2)). Returns false on a timeout.
 fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec::try_from(left).map_err(|_| rustix::io::Errno::INVAL)?;
@@ -183,7 +185,7 @@ fn readable(handle: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     Ok(rustix::event::poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Read as bytes, because the program chooses its own name, which need not be UTF-8.
+/// Reads the file as bytes, because the program chooses its own name, which need not be UTF-8.
 fn stat(pid: Pid) -> Result<(String, Vec<u8>)> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read(&path).map_err(|e| SysError::os("read", &path, e))?;

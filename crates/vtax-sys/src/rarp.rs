@@ -1,8 +1,8 @@
-//! Announcements of addresses to the switches of a network: RARP requests, as QEMU sends them for a guest that has moved
-//! (`net/announce.c`).
+//! Announcements of addresses to the switches of a network: RARP requests, as QEMU sends them for a guest that has
+//! moved (`net/announce.c`).
 //!
 //! A switch learns the port of an address from the sender of each frame, so any broadcast would do. Hosts ignore this
-//! one: a reverse request (RFC 903) asks for the protocol address of a hardware address, and nobody answers it today.
+//! one: a reverse request (RFC 903) requests the protocol address of a hardware address, and no host answers it today.
 
 use std::mem::size_of;
 

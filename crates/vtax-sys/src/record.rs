@@ -33,7 +33,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Returns whether the record itself is wrong, as opposed to a failure of the system to read it.
+    /// Returns whether the record itself is damaged, as opposed to a failure of the system to read it.
     pub fn is_damage(&self) -> bool {
         !matches!(self, RecordError::Io { .. })
     }
@@ -71,7 +71,7 @@ pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError
     }
 }
 
-/// Returns whether there is a record of this name, without opening it: some other program, or a library, opens it.
+/// Returns whether there is a record of this name, without opening it: another program, or a library, opens it.
 ///
 /// # Errors
 /// [`RecordError::NotAFile`] if something else is in its place.
@@ -100,7 +100,7 @@ pub fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, RecordError> {
 /// Reads an open record from its beginning.
 pub fn read_open(mut file: &File, path: &Path, most: u64) -> Result<Vec<u8>, RecordError> {
     let too_long = || RecordError::TooLong { path: path.to_owned(), most };
-    // What is obviously too large isn't read up to the bound first.
+    // A file that is obviously too large is refused without reading it up to the bound.
     if file.metadata().map_err(RecordError::io("look at", path))?.len() > most {
         return Err(too_long());
     }
@@ -121,8 +121,8 @@ pub fn read_word<T: std::str::FromStr>(path: &Path) -> Result<Option<T>, RecordE
     word.map(Some).ok_or_else(damaged)
 }
 
-/// Begins a new version of a record next to it, to be renamed into its place. A draft left by a killed process is
-/// removed. Only one process at a time may do so.
+/// Creates a draft of a record next to it, to be renamed into its place. A draft left by a killed process is removed.
+/// Only one process at a time may do so.
 pub fn draft(path: &Path) -> Result<(File, PathBuf), RecordError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.draft"));
@@ -134,8 +134,8 @@ pub fn draft(path: &Path) -> Result<(File, PathBuf), RecordError> {
     Ok((file.map_err(RecordError::io("create", &draft))?, draft))
 }
 
-/// Replaces a record as a whole: readers see the old or the new one, also after a kill. It isn't synced, so a power
-/// failure may lose it.
+/// Replaces a record as a whole: readers see the old or the new one, even if this process is killed. It isn't synced,
+/// so a power failure may lose it.
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), RecordError> {
     let (mut file, draft) = draft(path)?;
     let written = file.write_all(content).and_then(|()| fs::rename(&draft, path));
@@ -178,10 +178,10 @@ mod tests {
 
     const MOST: u64 = 1 << 20;
 
-    /// Puts something at a path.
+    /// Creates something at a path.
     type Put = fn(&Path);
 
-    /// Things that are not records, by kind.
+    /// Returns functions that create something other than a record, by kind.
     fn strange() -> Vec<(&'static str, Put)> {
         fn node(path: &Path, kind: NodeType, device: u64) {
             mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, device).expect("root may make it");
@@ -225,7 +225,7 @@ mod tests {
         assert!(matches!(read_word::<u32>(&path), Err(RecordError::TooLong { .. })));
         assert!(matches!(read(Path::new("/proc/self/maps"), 16), Err(RecordError::TooLong { most: 16, .. })));
         open_lock(&path).expect("nobody reads a lock");
-        // Of what is too large by its own account, nothing is read.
+        // A file that reports too large a size isn't read at all.
         let begun = Instant::now();
         assert!(matches!(read(&path, 1 << 30), Err(RecordError::TooLong { .. })));
         assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());

@@ -3,8 +3,8 @@
 //! The kernel reads and writes the buffers of a request after the submitting call has returned. So [`Slots`] owns the
 //! buffers of all its flows, and hands them out only while the kernel does not use them.
 //!
-//! A ring belongs to the thread that made it. The kernel processes completions when that thread asks for them, and not
-//! while it does something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
+//! A ring belongs to the thread that created it. The kernel processes completions when that thread requests them, and
+//! not while it does something else (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1).
 
 mod connections;
 mod refusal;
@@ -24,15 +24,15 @@ pub use slots::{Completion, Operation, Slots};
 /// Longest timeout given to the kernel.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// Checks whether this process can have an io_uring.
+/// Checks whether this process can use io_uring.
 pub fn probe() -> Result<(), NoRing> {
     Uring::new(8, 16).map(drop)
 }
 
-/// Send everything or fail: a short send would cancel the request that is linked to it.
+/// Flags to send everything or fail: a short send would cancel the request that is linked to it.
 const SEND_FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
-/// Limits a request's length: a result is a signed integer.
+/// Limits a request's length to what its result, a signed integer, can report.
 #[inline]
 fn length(bytes: usize) -> u32 {
     bytes.min(i32::MAX as usize) as u32
@@ -45,12 +45,12 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }
 
-/// The queues, which only the thread that made them may use.
+/// The queues, which only the thread that created them may use.
 struct Uring {
     ring: IoUring,
     /// Number of times the kernel was entered.
     enters: Cell<u64>,
-    /// The kernel accepts requests only from the thread that made the ring.
+    /// The kernel accepts requests only from the thread that created the ring.
     _thread: PhantomData<*const ()>,
 }
 

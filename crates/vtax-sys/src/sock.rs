@@ -27,9 +27,8 @@ pub use options::{
 pub use tcp_info::{TcpInfo, TcpTraffic, tcp_info};
 pub use vsock::{CID_LOCAL, NoVsock, check_vsock_loopback};
 
-/// Makes the kernel send every datagram with "don't fragment" and refuse one that
-/// is longer than the path's MTU with `EMSGSIZE`, for IPv4 and IPv6 (ip(7),
-/// `IP_PMTUDISC_DO`). A test of a given MTU must not silently measure fragments.
+/// Makes the kernel send every datagram with "don't fragment" and refuse one that is longer than the path's MTU with
+/// `EMSGSIZE`, for IPv4 and IPv6 (ip(7), `IP_PMTUDISC_DO`). A test of a given MTU must not silently measure fragments.
 pub fn set_dont_fragment(socket: impl AsFd) -> Result<()> {
     let socket = socket.as_fd();
     let (level, option, value) = match family(socket)? {
@@ -109,7 +108,7 @@ mod tests {
         (client, server)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Returns two sockets that are connected to each other.
     pub(super) fn udp_pair() -> (UdpSocket, UdpSocket) {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();

@@ -11,8 +11,8 @@ pub fn named(by_caller: Option<&Path>) -> Option<PathBuf> {
     by_caller.map(Path::to_owned).or_else(|| variable("VTAX_STATE").map(PathBuf::from))
 }
 
-/// Returns vtax's directory according to the XDG Base Directory Specification. None if it isn't named and the user has
-/// no home directory.
+/// Returns vtax's directory: the named one, otherwise the one of the XDG Base Directory Specification. None if no
+/// directory is named and the user has no home directory.
 pub fn folder(by_caller: Option<&Path>) -> Option<PathBuf> {
     // The specification says that relative paths must be ignored.
     let base = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -12,8 +12,8 @@ use crate::netns::NetNs;
 
 /// The name of a setting, such as `net.ipv4.ip_forward`.
 ///
-/// As in sysctl(8), the first separator decides. In `net/ipv4/conf/eth0.1/…` the dots are part of the names;
-/// in `net.ipv4.conf.eth0/1.…` a slash stands for a dot.
+/// As in sysctl(8), the first separator decides. In `net/ipv4/conf/eth0.1/…` the dots are part of the names; in
+/// `net.ipv4.conf.eth0/1.…` a slash stands for a dot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct SysctlKey(String);
 
@@ -83,7 +83,7 @@ fn read_here(key: &SysctlKey) -> Result<String> {
     Ok(value.trim_end().to_owned())
 }
 
-/// Compares two values. The kernel returns a list with tabs between its numbers.
+/// Returns whether two values are equal. The kernel returns a list with tabs between its numbers.
 fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }

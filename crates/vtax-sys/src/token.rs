@@ -53,7 +53,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A text that is not a token. The error doesn't repeat the text, which may be almost a token.
+/// A text that is not a token. The error doesn't repeat the text, which may be a mistyped token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, miette::Diagnostic, thiserror::Error)]
 #[error("invalid token: 32 hexadecimal digits required")]
 #[diagnostic(code("bad-token"))]

@@ -18,7 +18,7 @@ use crate::netns::NetNs;
 
 /// Limit on the length of a kernel setting.
 const LONGEST: u64 = 64 << 10;
-/// The kernel gives up if something is renamed while it follows a path.
+/// Number of attempts to open a file: the kernel gives up if something is renamed while it follows the path.
 const ATTEMPTS: usize = 20;
 
 /// A directory, such as `/sys`, below which files are read and written.

@@ -40,11 +40,11 @@ pub fn enter_own() -> Result<()> {
     rustix::mount::mount_change("/", private).map_err(|e| refused("make mounts private", e.into()))
 }
 
-/// Moves this process into the user, mount and network namespace of another process, the keeper that holds a
-/// lab open. The working directory stays the same.
+/// Moves this process into the user, mount and network namespace of another process, the keeper that holds a lab open.
+/// The working directory stays the same.
 ///
 /// # Errors
-/// [`SysError::Threaded`]; `EPERM` if the keeper belongs to another user; `ENOENT` if it is gone.
+/// [`SysError::Threaded`]; `EPERM` if the keeper belongs to another user; `ENOENT` if it has exited.
 pub fn join(keeper: Pid) -> Result<()> {
     require_single_thread()?;
     let directory = std::env::current_dir().map_err(|e| SysError::os("find", "the working directory", e))?;
@@ -75,7 +75,8 @@ pub fn have_net_admin() -> bool {
         .is_some_and(|held| held & wanted == wanted)
 }
 
-/// Returns whether this process is in the first user namespace, where root is root of the machine (user_namespaces(7)).
+/// Returns whether this process is in the initial user namespace, where root is root of the machine
+/// (user_namespaces(7)).
 pub fn is_initial() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -120,8 +121,8 @@ struct Limits {
     max_user_namespaces: Option<u64>,
     /// From a patch of Debian and the distributions based on it.
     unprivileged_userns_clone: Option<u64>,
-    /// Ubuntu since 23.10: making the namespace succeeds, but gives no capabilities in it, so the first step
-    /// *after* `unshare` fails.
+    /// Ubuntu since 23.10: creating the namespace succeeds but grants no capabilities in it, so the first step *after*
+    /// `unshare` fails.
     apparmor_restrict: Option<u64>,
 }
 

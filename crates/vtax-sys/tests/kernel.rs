@@ -481,7 +481,7 @@ fn a_copy_of_the_pin_elsewhere_is_removed_with_the_file() {
     assert!(gone, "the copy keeps the namespace alive");
 }
 
-/// The kernel removes namespaces in the background, one after another.
+/// Waits for a condition: the kernel removes namespaces in the background, one after another.
 fn eventually(condition: impl FnMut() -> bool) -> bool {
     let mut condition = condition;
     let deadline = Instant::now() + PATIENCE;

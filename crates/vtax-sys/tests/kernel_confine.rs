@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use rustix::process::Resource;
 use vtax_sys::confine::{Confinement, OwnUsers};
 
-/// A directory for one user.
+/// Returns a directory that only its user may access.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();

@@ -156,7 +156,7 @@ fn limit() -> Tbf {
     Tbf { rate: BitRate::new(8_000_000).unwrap(), burst: ByteSize(5_000), queue: ByteSize(20_000) }
 }
 
-/// All frames are sent in one burst. The burst and the queue take the first ones, and the others are dropped.
+/// Sends all frames in one burst. The burst and the queue take the first ones, and the others are dropped.
 fn assert_limited(rtnl: &mut Rtnl, by: IfIndex, from: &Port, to: &Port) {
     const SENT: usize = 200;
     for _ in 0..SENT {
@@ -250,7 +250,7 @@ fn snooping_of_a_bridge_is_set() {
     assert!(error.to_string().contains("set multicast snooping"), "{error}");
 }
 
-/// A kernel either has them, or makes a bridge without them: then that is reported and nothing is left.
+/// If the kernel lacks VLAN filtering, the error reports it and no bridge is left behind.
 #[test]
 fn a_kernel_without_vlan_filtering_is_reported() {
     let mut rtnl = Rtnl::open_in(&silent()).unwrap();

@@ -8,7 +8,7 @@ use vtax_sys::cpu::{MachineMeter, MachineSpan, thread_times};
 
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Alternately works and sleeps, half a millisecond each, so ticks see little of it. Returns the CPU time that the
+/// Works and sleeps alternately, half a millisecond each, so ticks miss most of it. Returns the CPU time that the
 /// scheduler counted.
 fn spin_half(time: Duration) -> Duration {
     let (before, begun) = (thread_times(), Instant::now());

@@ -26,7 +26,7 @@ fn orphans_are_reaped_and_kept_children_are_not() {
         let script = format!("(exec sleep 0.02) & echo $! >{}; exit {round}", file.display());
         let child = Kept::spawn(&mut shell(&script)).unwrap();
         if round % 2 == 0 {
-            // The child is dead before anybody waits for it.
+            // The child is dead before the test waits for it.
             thread::sleep(Duration::from_millis(80));
         }
         assert_eq!(child.wait().unwrap().code(), Some(round));

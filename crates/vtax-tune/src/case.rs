@@ -1,4 +1,4 @@
-//! A host as rules see it, and the user's goal.
+//! The input of rules: a host and the user's goal.
 
 use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{observed::Observation, path::TuningPath};
 pub struct TuningCase<'a> {
     /// Settings and hardware, as read from the host's files and drivers.
     pub host: &'a HostFacts,
-    /// Its counters over an observation period.
+    /// Counters of the host over an observation period.
     pub observed: Option<&'a Observation>,
     /// The user's goal.
     pub goal: TuningGoal,
@@ -68,7 +68,7 @@ pub enum TuningGoal {
     Latency,
     /// Bandwidth.
     Throughput,
-    /// Both. Settings that help one and harm the other are left alone.
+    /// Both. Settings that help one and harm the other are left unchanged.
     #[default]
     Both,
 }
@@ -99,8 +99,8 @@ fn is_of_same_device(one: &HostLink, other: &HostLink) -> bool {
 }
 
 impl<'a> TuningCase<'a> {
-    /// Returns the relevant links with a device that are up. A representor is one only if the device's own port
-    /// isn't: its packets are those of that port.
+    /// Returns the relevant links with a device that are up. A representor is included only if the device's own port
+    /// isn't, because its packets also pass through that port.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &'a HostLink> {
         let all = self.with_devices();
         let is_behind = |link: &HostLink| {
@@ -155,7 +155,7 @@ impl<'a> TuningCase<'a> {
         None
     }
 
-    /// Returns the file that sets a network setting at boot.
+    /// Returns the file that sets a network setting at boot, if any.
     pub(crate) fn owner_of(&self, setting: &str) -> Option<String> {
         let source = self.host.owners.source_of(setting)?;
         Some(format!("{}:{} sets {}", source.file, source.line, source.value))

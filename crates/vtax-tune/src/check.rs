@@ -53,8 +53,8 @@ fn ask(case: &TuningCase<'_>, wanted: impl Fn(&TuningRule) -> bool) -> HostCheck
     checked
 }
 
-/// Without a file that it reads, a rule cannot conclude that a setting is OK or absent, and its findings
-/// may be no more than what is left to be seen.
+/// Runs a rule. If a file that it needs is unusable, it cannot conclude that a setting is OK or absent. Its findings
+/// are then dropped as well, unless the file belongs to another link.
 fn outcomes(rule: &TuningRule, case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut outcomes = (rule.check)(case);
     let needs = |file: &UnusableFile| rule.needs.iter().copied().flatten().any(|needed| file.is_at(needed));

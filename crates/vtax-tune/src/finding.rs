@@ -15,7 +15,7 @@ pub enum RuleOutcome {
     Good(String),
     /// Not applicable. The text names what the host lacks.
     NotHere(String),
-    /// Undetermined. The text has the reason and a remedy.
+    /// Undetermined. The text gives the reason and a remedy.
     Unknown(String),
 }
 
@@ -77,7 +77,8 @@ impl TuningFinding {
         TuningFinding { gain, ..self }
     }
 
-    /// Without a proposal the settings are already as recommended, but the observation does not reflect them.
+    /// Returns the finding with proposals. Without any, the result is undetermined: the settings are already as
+    /// recommended, but the observation does not reflect them.
     pub(crate) fn change(self, proposals: impl IntoIterator<Item = Proposal>) -> RuleOutcome {
         let proposals: Vec<Proposal> = proposals.into_iter().collect();
         if proposals.is_empty() {

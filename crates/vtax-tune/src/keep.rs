@@ -42,7 +42,7 @@ pub struct NotKept {
 /// A line with its value.
 type Line = (KeptLine, String);
 
-/// The reason why there is none, and an alternative.
+/// The reason why there is no line, and an alternative.
 struct Refusal {
     because: String,
     instead: String,
@@ -54,9 +54,9 @@ impl Refusal {
     }
 }
 
-/// Plans changes from proposals, as [`crate::plan()`] does, and finds the line that makes each persistent. A setting that has
-/// its value already gets a line, too. `standing` are the current changes: a setting changed by one of them is restored
-/// when its line goes after a restart.
+/// Plans changes from proposals, as [`crate::plan()`] does, and finds the line that makes each persistent. A setting
+/// that already has its value gets a line as well. `standing` are the current changes: a setting changed by one of them
+/// is restored when its line is removed after a reboot.
 ///
 /// # Errors
 /// A setting that no longer exists or is unreadable; an unreadable file of vtax's.
@@ -85,7 +85,7 @@ pub fn plan_kept(
     Ok(plan)
 }
 
-/// Returns the change that has already set this value.
+/// Returns the current change that has already set this value, or else the given one.
 fn made<'a>(change: &'a Change, standing: &'a [Change]) -> &'a Change {
     let same = |made: &&Change| made.name() == change.name() && made.value() == change.value();
     standing.iter().rev().find(same).filter(|_| change.changes_nothing()).unwrap_or(change)

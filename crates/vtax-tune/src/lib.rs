@@ -1,8 +1,9 @@
 //! Finds host settings that reduce network performance, and recommends changes.
 //!
-//! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads nothing and changes nothing, so all
-//! rules are tested on the copied files of machines. [`check()`] runs all of them, and [`plan()`] turns their proposals into
-//! changes. A [`Tuner`] makes these changes on the local machine, for vtax or for an agent that receives a [`TuningOrder`].
+//! A [`TuningRule`] is a pure function of [`vtax_host::inspect::HostFacts`]. It reads and changes nothing, so all rules
+//! are tested on files copied from machines. [`check()`] runs all of them, and [`plan()`] turns their proposals into
+//! changes. A [`Tuner`] makes these changes on the local machine, for vtax or for an agent that receives a
+//! [`TuningOrder`].
 
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ pub(crate) const LINKS: Files = &[
     "/sys/class/net/*/device/uevent",
     "/sys/class/net/*/device/../uevent",
 ];
-/// Their bridges and bonds.
+/// The bridges and bonds of links.
 pub(crate) const MASTERS: Files = &["/sys/class/net/*/master/uevent"];
 /// Links that are bridges.
 pub(crate) const BRIDGES: Files = &["/sys/class/net/*/bridge/stp_state"];

@@ -22,13 +22,13 @@ pub enum TuningOrder {
     /// [`TuningReply::TriedOut`].
     TryOut {
         wanted: WantedChanges,
-        /// Timeout after which they are undone, too.
+        /// Timeout after which they are undone as well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<Span>,
     },
     /// Confirm tentative changes. Reply: [`TuningReply::Kept`].
     Keep { batch: BatchId },
-    /// Restore the values before certain changes. Reply: [`TuningReply::Reverted`].
+    /// Undo certain changes. Reply: [`TuningReply::Reverted`].
     Revert { batch: BatchId },
     /// Restore all previous values. Reply: [`TuningReply::Reverted`].
     RevertAll,
@@ -45,7 +45,7 @@ pub enum TuningOrder {
 pub struct WantedChanges {
     /// Settings with their new values.
     pub proposals: Vec<Proposal>,
-    /// True to make it persistent across reboots with lines in files, once the change is confirmed.
+    /// True to make the changes persistent across reboots with lines in files, once they are confirmed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persist: bool,
 }
@@ -60,14 +60,14 @@ pub enum TuningReply {
     Kept,
     Reverted(RevertReport),
     Status(TuningStatus),
-    /// The median.
+    /// The median connection time.
     ConnectTime(Span),
 }
 
 /// Tentative changes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TriedOut {
-    /// Their number. None if there was nothing to change.
+    /// Number of their batch. None if there was nothing to change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
     /// The changes, and their persistence across reboots.
@@ -126,9 +126,9 @@ pub struct SettingLeft {
 /// The current changes on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TuningStatus {
-    /// The machine has rebooted since: the changes are no longer in effect.
+    /// True if the machine has rebooted since: the changes are no longer in effect.
     pub rebooted: bool,
-    /// Another vtax is working on the changes.
+    /// True if another vtax is working on the changes.
     pub in_use: bool,
     /// Settings that were changed together.
     pub changes: Vec<BatchStatus>,
@@ -140,7 +140,7 @@ pub struct BatchStatus {
     pub id: BatchId,
     /// Stage of the change.
     pub state: BatchStage,
-    /// vtax's files in `/etc` set some of it again at boot.
+    /// True if vtax's files in `/etc` set some of it again at boot.
     pub is_kept: bool,
     /// Changed settings, each with its current value.
     pub settings: Vec<SettingStatus>,
@@ -170,7 +170,7 @@ pub struct SettingStatus {
 }
 
 impl RecoveredBatch {
-    /// Returns what was undone, that of an earlier boot first.
+    /// Returns the undone batches, those of an earlier boot first.
     pub fn list(recovered: RecoveredChanges) -> Vec<RecoveredBatch> {
         let before = recovered.before_reboot.map(|report| RecoveredBatch { batch: None, report: report.into() });
         let interrupted = recovered.interrupted.into_iter();
@@ -191,7 +191,7 @@ impl From<UndoReport> for RevertReport {
     }
 }
 
-/// Formats it as a clause of a sentence.
+/// Formats the result as a clause of a sentence.
 impl fmt::Display for RevertReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RevertReport { reverted, already_gone, foreign } = self;

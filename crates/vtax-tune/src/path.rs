@@ -53,7 +53,7 @@ impl TuningPath {
         while let Some(name) = next.pop() {
             let Some(link) = host.links.iter().find(|link| link.name == name) else { continue };
             if path.insert(name) {
-                // From a NIC, packets leave the host: the bridge above it is not below it.
+                // Packets leave the host at a NIC, so the bridge above a NIC is not followed.
                 next.extend(link.master.iter().filter(|_| link.device.is_none()).cloned());
                 next.extend(link.lower.iter().filter(|lower| leads_out(host, lower)).cloned());
             }
@@ -74,7 +74,7 @@ impl TuningPath {
     }
 }
 
-/// Returns true if a link below is a NIC or has one below itself. The other ports of a bridge belong to others.
+/// Returns true if a link is a NIC or has one below it. Other ports of a bridge lead to other guests and zones.
 fn leads_out(host: &HostFacts, name: &ForeignText) -> bool {
     let link = host.links.iter().find(|link| link.name == *name);
     link.is_some_and(|link| link.device.is_some() || !link.lower.is_empty())
@@ -107,7 +107,7 @@ mod tests {
         HostGuest { name: name.into(), pid, start_ticks: 1, vcpus, vhost, nic_queues, links: vec![tap.into()] }
     }
 
-    /// Two guests on one bridge, above a VLAN on a bond of two NICs; a third NIC is separate.
+    /// Returns a host with two guests on one bridge, above a VLAN on a bond of two NICs. A third NIC is separate.
     fn host() -> HostFacts {
         let links = vec![
             link("tap0", "br0", &[], false),
@@ -154,7 +154,7 @@ mod tests {
         assert!(told.contains("`eth9`") && told.contains("eth2, guest db"), "{told}");
     }
 
-    /// A host may report anything.
+    /// A host may report anything, even a cycle.
     #[test]
     fn links_in_a_circle_end() {
         let links = vec![link("a", "b", &["b"], false), link("b", "a", &["a"], false)];

@@ -9,8 +9,8 @@ use vtax_sys::{
 
 use crate::setting::{HostSetting, Proposal};
 
-/// Plans a change for each proposal, and reads the current value. A setting that several rules propose to change
-/// is changed once, as the first proposes. Settings that already have their value are skipped.
+/// Plans a change for each proposal, and reads the current value. A setting with several proposals is changed once, as
+/// proposed by the first one that differs from the current value. Settings that already have their value are skipped.
 ///
 /// # Errors
 /// A setting that no longer exists, or is unreadable.

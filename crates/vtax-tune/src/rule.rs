@@ -28,7 +28,7 @@ pub struct TuningRule {
     pub risk: ChangeRisk,
     /// Description of the risk. May be empty.
     pub risks: &'static str,
-    /// The goal that the change serves.
+    /// Goal of the change.
     pub goal: TuningGoal,
     /// The way to make a change persistent across reboots.
     pub persists: &'static str,
@@ -53,10 +53,10 @@ impl fmt::Debug for TuningRule {
 pub enum ChangeRisk {
     /// No disruption.
     Low,
-    /// It has another cost, such as power or memory.
+    /// The change has another cost, such as power or memory.
     Medium,
-    /// It may interrupt connections, such as by resetting a link.
+    /// The change may interrupt connections, e.g. by resetting a link.
     High,
-    /// It may expose the host. vtax never applies it.
+    /// The change may expose the host. vtax never applies it.
     Security,
 }

@@ -78,7 +78,7 @@ impl HostSetting {
         HostSetting::Sysfs { path: path.into(), value: value.to_string().into() }
     }
 
-    /// `file` is relative to the directory of a link in `/sys/class/net`.
+    /// Returns the setting of a link's file. `file` is relative to the link's directory in `/sys/class/net`.
     pub(crate) fn of_link(link: &ForeignText, file: &str, value: impl ToString) -> HostSetting {
         HostSetting::sysfs(format!("class/net/{}/{file}", link.raw()), value)
     }

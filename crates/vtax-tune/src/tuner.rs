@@ -1,5 +1,5 @@
-//! Reads and changes the settings of the local machine. The agent does it on request of its coordinator,
-//! and vtax does it for its own machine.
+//! Reads and changes the settings of the local machine: the agent at the request of its coordinator, and vtax for its
+//! own machine.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,7 @@ pub enum TuningError {
     Others { batch: BatchId, other: BatchId },
 }
 
-/// A machine whose settings are read and changed. A fake changes nothing.
+/// A machine whose settings are read and changed, or a fake in tests, which changes nothing.
 pub trait TunedMachine: Send + 'static {
     /// Executes a request.
     fn obey(&mut self, order: TuningOrder) -> Result<TuningReply, TuningError>;
@@ -92,7 +92,7 @@ impl TunedMachine for Tuner {
     }
 
     fn expire(&mut self) {
-        // Nobody waits for an answer. Leftovers are in the journal, and `status` shows them.
+        // Nothing waits for a result. Leftovers are in the journal, and `status` shows them.
         let _ = Tuner::expire(self);
     }
 }
@@ -173,8 +173,8 @@ impl Tuner {
         }
     }
 
-    /// Makes changes that are undone when they are reverted, when their time expires ([`Tuner::expire`]) or when this is
-    /// dropped. If this process is killed, the next one undoes them before it changes anything.
+    /// Makes changes that are undone when they are reverted, when their time expires ([`Tuner::expire`]) or when the
+    /// tuner is dropped. If this process is killed, the next one undoes them before it changes anything.
     pub fn try_out(
         &mut self,
         namespace: Option<&NamespaceRef>,
@@ -212,7 +212,7 @@ impl Tuner {
         kept
     }
 
-    /// Restores the values before certain changes.
+    /// Undoes certain changes.
     pub fn revert(&mut self, batch: BatchId) -> Result<RevertReport, TuningError> {
         if let Some(mut trial) = self.trial.take() {
             let reverted = trial.revert(batch);
@@ -283,7 +283,7 @@ impl Tuner {
         self.give_up(|_| true)
     }
 
-    /// The last batch comes first: an earlier one may have changed the same setting.
+    /// Undoes batches, the last one first: an earlier one may have changed the same setting.
     fn give_up(&mut self, is_over: impl Fn(Option<Instant>) -> bool) -> Result<(), TuningError> {
         let Some(mut trial) = self.trial.take() else { return Ok(()) };
         let over = trial.batches.iter().rev().filter(|(_, tried)| is_over(tried.until)).map(|(batch, _)| *batch);
@@ -300,7 +300,7 @@ impl Tuner {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Holds the journal while changes are tentative.
+    /// Keeps the journal only while changes are tentative.
     fn go_on(&mut self, trial: Trial) -> Result<(), TuningError> {
         match trial.batches.is_empty() {
             true => Ok(trial.journal.close()?),
@@ -327,7 +327,7 @@ impl Trial {
         within: Option<Duration>,
     ) -> Result<(Option<BatchId>, KeptPlan), TuningError> {
         let plan = self.plan(namespace, wanted)?;
-        // Lines alone change nothing now, so they do not await confirmation.
+        // Lines alone change nothing immediately, so they require no confirmation.
         let (now, lines) = match plan.changes.is_empty() {
             true => (plan.lines.clone(), Vec::new()),
             false => (plan.changes.clone(), plan.lines.clone()),

@@ -1,8 +1,9 @@
 //! Cpusets (cpuset(7)): threads of other programs confined to whole CPUs by a control group.
 //!
-//! Unlike an affinity, a cpuset also holds threads that a confined thread starts, and they leave it when the group is
-//! removed. Each group is directly below the one that its threads were in, so any limits of that group still apply.
-//! With version 2 of control groups it is a threaded group: its threads remain accounted to their process's group.
+//! Unlike an affinity, a cpuset also contains the threads that a confined thread starts, and they leave it when the
+//! group is removed. Each group is directly below the one that its threads were in, so any limits of that group still
+//! apply. With version 2 of control groups it is a threaded group, so its threads remain accounted to their process's
+//! group.
 
 mod hierarchy;
 
@@ -24,19 +25,19 @@ use super::{Knob, thread::ThreadAffinity};
 use crate::{error::ChangeError, host::HostAccess};
 pub use hierarchy::{CpusetHierarchy, CpusetVersion};
 
-/// Prefix of the names of vtax's groups, before the number of the process that makes them.
+/// Prefix of the names of vtax's groups, followed by the pid of the process that creates them.
 const NAME: &str = "vtax-confined";
-/// Controller of version 2, as its files name it.
+/// Name of the controller in the files of version 2.
 const CONTROLLER: &str = "cpuset";
 /// Time for which a group may stay busy after its last thread has left it.
 const BUSY: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A group of vtax that confines threads to these CPUs.
+/// A control group of vtax that confines threads to these CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpusetGroup {
     version: CpusetVersion,
-    /// It is directly below the group of the threads before they are confined.
+    /// Directly below the group in which the threads are before they are confined.
     directory: PathBuf,
     cpus: CpuSet,
     /// True if the controller has to be enabled below the parent (version 2).
@@ -63,12 +64,12 @@ pub struct ThreadPlacement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCpuset {
     hierarchy: CpusetHierarchy,
-    /// A kernel before Linux 6.2 forgets the affinity of a thread that enters another group.
+    /// Before Linux 6.2, the kernel resets the affinity of a thread that enters another group.
     affinity: ThreadAffinity,
 }
 
 impl CpusetGroup {
-    /// The group for threads that are in this one.
+    /// Returns vtax's group for threads that are in this one.
     pub(crate) fn below(hierarchy: &CpusetHierarchy, group: &str, cpus: &CpuSet) -> Result<CpusetGroup, ChangeError> {
         let version = hierarchy.version;
         let enables = version == CpusetVersion::V2 && !enabled(&hierarchy.directory(group))?;
@@ -88,7 +89,7 @@ impl CpusetGroup {
             _ => {}
         }
         match self.version {
-            // It has no memory nodes at first, and threads cannot enter it without.
+            // A new group has no memory nodes, and threads cannot enter it without any.
             CpusetVersion::V1 => put(&directory.join("cpuset.mems"), read(&parent.join("cpuset.mems"))?.trim())?,
             CpusetVersion::V2 => {
                 put(&directory.join("cgroup.type"), "threaded")?;
@@ -100,13 +101,13 @@ impl CpusetGroup {
         put(&directory.join("cpuset.cpus"), &self.cpus.to_string())
     }
 
-    /// Threads that were started by confined ones are in the group, too.
+    /// Removes the group. Threads that confined ones have started are in it as well.
     fn remove(&self) -> Result<(), ChangeError> {
         let (directory, parent, list) = (&self.directory, self.parent(), self.version.list());
         let until = Instant::now() + BUSY;
         loop {
             for thread in read(&directory.join(list))?.split_ascii_whitespace() {
-                // It may have ended.
+                // The thread may have ended.
                 let _ = fs::write(parent.join(list), thread);
             }
             if self.enables && enabled(parent)? {
@@ -167,7 +168,7 @@ impl ThreadCpuset {
         Ok(ThreadCpuset { hierarchy: hierarchy.clone(), affinity: ThreadAffinity::find(host, process, tid)? })
     }
 
-    /// The place in vtax's group below the thread's own.
+    /// Returns the thread's placement in vtax's group below its own.
     pub(crate) fn confined(&self, host: &mut HostAccess, cpus: &CpuSet) -> Result<ThreadPlacement, ChangeError> {
         let now = self.read(host)?.ok_or_else(|| ChangeError::Missing { what: self.to_string() })?;
         Ok(ThreadPlacement { group: below(now.group.raw()).into(), cpus: cpus.clone() })
@@ -209,14 +210,14 @@ impl fmt::Display for ThreadPlacement {
     }
 }
 
-/// File of version 2 with the controllers of the groups below.
+/// File of version 2 with the controllers that are enabled for the groups below.
 const SUBTREE: &str = "cgroup.subtree_control";
 
 fn enabled(group: &Path) -> Result<bool, ChangeError> {
     Ok(hierarchy::names(&read(&group.join(SUBTREE))?, CONTROLLER))
 }
 
-/// The group of this process below another one.
+/// Returns the name of this process's group below another one.
 fn below(group: &str) -> String {
     format!("{}/{NAME}-{}", group.trim_end_matches('/'), Pid::own())
 }

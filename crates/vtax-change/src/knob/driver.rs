@@ -13,7 +13,7 @@ use crate::{error::ChangeError, host::HostAccess};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkFeature {
     pub link: LinkAt,
-    /// The kernel's name of it.
+    /// The kernel's name for it.
     pub feature: ForeignText,
 }
 
@@ -22,8 +22,8 @@ pub struct LinkFeature {
 #[serde(transparent)]
 pub struct OnOff(pub bool);
 
-/// A numeric setting of a link's driver. Each is read, compared and restored separately: drivers change others of their
-/// own accord.
+/// A numeric setting of a link's driver. Each is read, compared and restored separately, because drivers adjust others
+/// by themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkDriver {
     pub link: LinkAt,

@@ -1,4 +1,4 @@
-//! The CPUs that an interrupt may go to.
+//! CPUs to which an interrupt may be delivered.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use vtax_sys::SysError;
 use super::Knob;
 use crate::{error::ChangeError, host::HostAccess};
 
-/// Error of the kernel for an interrupt that cannot be moved (`write_irq_affinity`): EIO from older ones, EPERM from
-/// newer ones, such as 6.18. Unprivileged processes can't even open the file (EACCES).
+/// Kernel errors for an interrupt that cannot be moved (`write_irq_affinity`): EIO from older ones, EPERM from newer
+/// ones, such as 6.18. Unprivileged processes can't even open the file (EACCES).
 const MANAGED: [i32; 2] = [5, 1];
 
 /// An interrupt of `/proc/irq`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrqAffinity {
     irq: u32,
-    /// Its action names. A driver that restarts may leave its number to another one.
+    /// Names of its actions. When a driver restarts, its number may go to another interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     used_for: Option<ForeignText>,
-    /// The one of its CPUs that the kernel had chosen for it when the change was planned.
+    /// The CPUs, among those allowed, that the kernel had chosen for it when the change was planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chosen: Option<CpuSet>,
 }
@@ -85,7 +85,7 @@ impl fmt::Display for IrqAffinity {
 mod tests {
     use super::*;
 
-    /// A revert left all interrupts on the CPUs to which they had been moved.
+    /// A revert once left all interrupts on the CPUs to which they had been moved.
     #[test]
     fn an_interrupt_is_moved_back_before_its_affinity_is_widened() {
         let cpus = |text: &str| text.parse::<CpuSet>().expect("CPUs");

@@ -1,4 +1,4 @@
-//! Lines of vtax's files in `/etc`, which set a value again at each boot.
+//! Lines of vtax's files in `/etc`, each of which sets a value at each boot.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::{
     own_file::{HEADER, OwnFile},
 };
 
-/// The line that has what is around its value. Other lines of the file are left as they are.
+/// A line of a file, identified by the text around its value. Other lines of the file stay unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLine {
     /// The file that vtax owns, in `/etc`.
@@ -32,11 +32,11 @@ pub struct KeptLine {
 #[serde(transparent)]
 pub struct KeptText(pub Option<String>);
 
-/// A line for a change that is made together with it.
+/// A line that persists another change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptChange {
     line: ValueChange<KeptLine>,
-    /// The change that it persists. After a reboot, the value that the line has set is ours as well.
+    /// The change that it persists. After a reboot, the value that the line has set is vtax's as well.
     keeps: Box<Change>,
 }
 
@@ -45,7 +45,8 @@ impl KeptLine {
         line.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())
     }
 
-    /// The file's text with another value. The last line counts, as for those who read the file.
+    /// Returns the file's text with another value. Of several such lines the last one counts, as it does for the
+    /// programs that read the file.
     fn edited(&self, text: &str, value: Option<&str>) -> String {
         let mut lines: Vec<&str> = text.lines().collect();
         let new = value.map(|value| format!("{}{value}{}", self.before, self.after));
@@ -70,7 +71,7 @@ impl Knob for KeptLine {
     }
 
     fn write(&self, host: &mut HostAccess, value: &KeptText) -> Result<(), ChangeError> {
-        // It may come from a journal written by hand.
+        // The line may come from a journal written by hand.
         let all = [&self.before, &self.after, value.0.as_ref().unwrap_or(&self.after)];
         if let Some(odd) = all.into_iter().find(|text| text.contains(|c: char| c.is_control())) {
             let (value, why) = (odd.clone(), "it has a control character");
@@ -78,7 +79,7 @@ impl Knob for KeptLine {
         }
         let found = self.file.read(host)?;
         let text = self.edited(found.as_deref().unwrap_or(HEADER), value.0.as_deref());
-        // Only our own first line is left.
+        // Only vtax's header is left.
         let empty = text.trim_end() == HEADER;
         match (empty, found) {
             (true, None) => Ok(()),
@@ -129,7 +130,7 @@ impl AnyValueChange for KeptChange {
         self.line.found(host)
     }
 
-    /// The value comes first: without the line, nobody would know that it is ours.
+    /// Restores the value first: without the line, vtax could no longer recognize the value as its own.
     fn undo(&self, receipt: Option<&ChangeReceipt>, host: &mut HostAccess) -> Result<Undone, ChangeError> {
         if self.line.found(host)?.is_ours {
             self.keeps.undo_again(host)?;

@@ -13,32 +13,32 @@ use crate::{
     namespace::{NamespaceRef, WhereIn},
 };
 
-/// A link of a network namespace. It is known by its index, so it may be renamed.
+/// A link of a network namespace, identified by its index, so it may be renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkAt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<NamespaceRef>,
     index: u32,
-    /// Its name when the change was planned, for people.
+    /// Its name when the change was planned, for display.
     name: ForeignText,
 }
 
-/// The largest packet that a link takes.
+/// MTU of a link in bytes, without the Ethernet header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkMtu {
-    /// Known by namespace and index.
+    /// Identified by namespace and index.
     pub link: LinkAt,
 }
 
 /// Length of a link's transmit queue in packets (`txqueuelen`). It applies to qdiscs created afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTxQueue {
-    /// Known by namespace and index.
+    /// Identified by namespace and index.
     pub link: LinkAt,
 }
 
 impl LinkAt {
-    /// The link that has this name now.
+    /// Finds the link that currently has this name.
     pub fn find(host: &mut HostAccess, namespace: Option<NamespaceRef>, name: &IfName) -> Result<LinkAt, ChangeError> {
         let links = host.links(namespace.as_ref())?;
         let found = links.map(|links| links.link(name)).transpose()?.flatten();
@@ -56,7 +56,7 @@ impl LinkAt {
         Ok(links.link(self.index())?)
     }
 
-    /// The kernel counts from 1 again. So the name must be the one from before as well.
+    /// Returns true if the name is the same as well: after a reboot, the kernel assigns indices from 1 again.
     pub(crate) fn is_known_after_restart(&self, host: &mut HostAccess) -> Result<bool, ChangeError> {
         let same = self.now(host)?.is_some_and(|link| self.name == link.name.to_string().as_str());
         Ok(same && self.namespace.is_none())

@@ -1,4 +1,4 @@
-//! Settings in files of sysfs: the CPUs of a link's queues, how a CPU's frequency is chosen, and others.
+//! Settings in files of sysfs: CPUs of a link's queues, CPU frequency governors and others.
 
 use std::fmt;
 
@@ -19,13 +19,13 @@ pub struct SysfsFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     namespace: Option<NamespaceRef>,
     path: String,
-    /// The index of the link whose directory it is in. Another link may get its name.
+    /// Index of the link whose directory contains the file: another link may get its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     link: Option<String>,
 }
 
 impl SysfsFile {
-    /// `path` is relative to `/sys`, such as `class/net/eth0/queues/rx-0/rps_cpus`.
+    /// Finds a file. `path` is relative to `/sys`, such as `class/net/eth0/queues/rx-0/rps_cpus`.
     pub(crate) fn find(
         host: &mut HostAccess,
         namespace: Option<NamespaceRef>,
@@ -37,7 +37,7 @@ impl SysfsFile {
         Ok(SysfsFile { link, ..file })
     }
 
-    /// The index of the link in whose directory the file is, if it is in one.
+    /// Returns the index of the link whose directory contains the file, if any.
     fn link(&self, host: &mut HostAccess) -> Result<Option<String>, ChangeError> {
         let names: Vec<&str> = self.path.split('/').collect();
         let Some(net) = names.iter().position(|name| *name == "net") else { return Ok(None) };
@@ -67,7 +67,8 @@ impl Knob for SysfsFile {
         Ok(sys.write(&self.path, value.as_str())?)
     }
 
-    /// The link of this name has the index from before, too. Otherwise there is nothing to read.
+    /// Returns true outside namespaces: the value can be read only if the link with this name has the same index as
+    /// before.
     fn is_known_after_restart(&self, _: &mut HostAccess) -> Result<bool, ChangeError> {
         Ok(self.namespace.is_none())
     }
@@ -80,7 +81,7 @@ impl fmt::Display for SysfsFile {
     }
 }
 
-/// Links that lead out of `/sys` are detected when the file is opened.
+/// Checks a path. Symbolic links that lead out of `/sys` are detected when the file is opened.
 fn check(path: &str) -> Result<(), ChangeError> {
     let why = match path {
         "" => "it is empty",

@@ -12,11 +12,11 @@ use vtax_sys::{
 use super::Knob;
 use crate::{error::ChangeError, host::HostAccess};
 
-/// A thread. It is known by its start, so one that gets its number later is never touched.
+/// A thread, identified by its start time: a later thread with the same number is never changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAffinity {
     thread: ThreadId,
-    /// Name of the thread, for people.
+    /// Name of the thread, for display.
     name: ForeignText,
 }
 
@@ -38,7 +38,7 @@ impl Knob for ThreadAffinity {
 
     fn read(&self, _: &mut HostAccess) -> Result<Option<CpuSet>, ChangeError> {
         let cpus = cpu::thread_cpus(self.thread.tid)?;
-        // The thread is compared afterwards, so what was read is of this thread.
+        // The thread is compared afterwards, so the CPUs read are those of this thread.
         Ok(cpus.filter(|_| self.thread.exists()))
     }
 

@@ -13,16 +13,17 @@ pub struct DriverState {
     pub driver: Option<String>,
     /// The only driver that may take it, if `driver_override` is set.
     pub driver_override: Option<String>,
-    /// The link that its driver shows, if it is a NIC.
+    /// The link that its driver provides, if it is a NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkState>,
-    /// True if its driver shows a block device.
+    /// True if its driver provides a block device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_disk: bool,
 }
 
 impl DriverState {
-    /// Gives the device back to the driver that it had, and puts its link back as it was. Its disk can be used afterwards.
+    /// Returns the device to its previous driver and restores its link. If the device had a disk, waits until the disk
+    /// can be used again.
     pub fn restore(&self, device: PciAddress) -> Result<Undone, PciChangeError> {
         let (tree, wrong) = (PciTree::live(), PciChangeError::kernel(device));
         let Some(found) = tree.device(device).map_err(&wrong)? else { return Ok(Undone::AlreadyGone) };
@@ -31,7 +32,7 @@ impl DriverState {
             let (driver, only) = (self.driver.as_deref(), self.driver_override.as_deref());
             tree.rebind(device, driver, only, DRIVER_PATIENCE).map_err(&wrong)?;
             if self.has_disk {
-                // Whoever had the device in the meantime may have removed the disk from it.
+                // The disk may no longer exist: whoever had the device in the meantime may have removed it.
                 tree.await_block(device, DRIVER_PATIENCE);
             }
         }

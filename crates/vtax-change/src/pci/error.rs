@@ -1,4 +1,4 @@
-//! Errors of taking and returning devices.
+//! Errors of taking and returning PCI devices.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum PciChangeError {
 }
 
 impl PciChangeError {
-    /// The kernel's error for an object.
+    /// Returns a conversion of the kernel's errors for this object.
     pub(crate) fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> PciChangeError {
         move |error| PciChangeError::Kernel { object: object.to_string(), error: Box::new(error) }
     }

@@ -1,4 +1,4 @@
-//! Virtual functions are made and removed.
+//! Creation and removal of virtual functions.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use vtax_sys::{
 
 use super::{DRIVER_PATIENCE, PciChangeError, PhysicalLink};
 
-/// udev loads a driver's module within this time.
+/// Time limit for udev to load a driver's module.
 const MODULE: Duration = Duration::from_secs(5);
 
 impl PhysicalLink {
@@ -52,10 +52,11 @@ fn functions_of(device: PciAddress) -> Result<Vec<PciAddress>, PciChangeError> {
     Ok(found.map(|found| found.virtfns).unwrap_or_default())
 }
 
-/// Gives the functions of a NIC to their drivers. As with the kernel itself, some may stay without one.
+/// Lets drivers take the virtual functions of a NIC and sets the MTU of their links, if one is given. Without an MTU,
+/// some functions may stay without a driver, as with the kernel itself.
 pub fn probe_vfs(device: PciAddress, mtu: Option<Mtu>) -> Result<(), PciChangeError> {
     let tree = PciTree::live();
-    // This comes first, since the driver's module may still be loading. It takes the functions when it is loaded.
+    // This comes first: if the driver's module is still loading, it takes the functions once it is loaded.
     tree.set_autoprobe(device, true).map_err(PciChangeError::kernel(device))?;
     let until = Instant::now() + MODULE;
     for function in functions_of(device)? {

@@ -1,7 +1,7 @@
 //! The link of a NIC.
 //!
-//! It is found by its device, since names change. sysfs shows a device's link only to a reader in the link's own network
-//! namespace.
+//! It is found by its device, because names change. sysfs shows a device's link only to a reader in the link's own
+//! network namespace.
 
 use std::{
     thread,
@@ -20,7 +20,7 @@ use super::{DRIVER_PATIENCE, PciChangeError};
 
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A NIC's link, as its user has set it up.
+/// A NIC's link, as configured by its user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
     pub name: String,
@@ -39,7 +39,8 @@ pub struct PhysicalLink {
 }
 
 impl LinkState {
-    /// Puts a link in this machine's own namespace back as it was. Returns whether there was anything to change.
+    /// Restores a link in this machine's own namespace, and removes its alias. Returns whether there was anything to
+    /// change.
     pub fn restore(&self, found: &str) -> Result<bool, SysError> {
         let mut rtnl = Rtnl::open()?;
         let (found, name): (IfName, IfName) = (found.parse()?, self.name.parse()?);
@@ -50,7 +51,7 @@ impl LinkState {
             return Ok(false);
         }
         if found != name {
-            // Before Linux 6.2, only a link that is switched off can be renamed.
+            // Before Linux 6.2, only a link that is down can be renamed.
             rtnl.set_link(link.index, &LinkChange { up: Some(false), ..LinkChange::default() })?;
         }
         let rename = Some(name).filter(|name| *name != found);
@@ -63,14 +64,14 @@ impl LinkState {
 }
 
 impl PhysicalLink {
-    /// The link that a device has in this machine's own namespace, if it has one there.
+    /// Returns the link of a device in this machine's own namespace, if it has one there.
     pub fn here(device: PciAddress) -> Result<Option<PhysicalLink>, PciChangeError> {
         let wrong = PciChangeError::kernel(device);
         let Some(name) = PciTree::live().netdev(device) else { return Ok(None) };
         Ok(Some(PhysicalLink { device, rtnl: Rtnl::open().map_err(&wrong)?, link: name.parse().map_err(&wrong)? }))
     }
 
-    /// The link that a device has in another namespace, where it is called `link`.
+    /// Returns the link of a device in another namespace, where it is named `link`.
     pub fn inside(device: PciAddress, namespace: &NetNs, link: IfName) -> Result<PhysicalLink, PciChangeError> {
         Ok(PhysicalLink { device, rtnl: Rtnl::open_in(namespace).map_err(PciChangeError::kernel(device))?, link })
     }

@@ -8,33 +8,33 @@ use vtax_sys::netlink::{MacAddr, Vf, VfChange};
 
 use super::{PciChangeError, PhysicalLink};
 
-/// The settings of a virtual function that its NIC enforces. An absent one is left as it is.
+/// The settings of a virtual function that its NIC enforces. An absent one is left unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VfSettings {
-    /// Its address. If it is all zero, the function chooses one.
+    /// Its MAC address. If it is all zero, the function chooses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
-    /// The number of its VLAN and the priority of the tags. Number 0 means no VLAN.
+    /// VLAN ID and priority of the tags. ID 0 means no VLAN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<(u16, u8)>,
-    /// It may change its address.
+    /// True if it may change its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<bool>,
-    /// Frames from another address are dropped.
+    /// True if frames from another address are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoof_check: Option<bool>,
-    /// The least and the most that it sends, in Mbit/s. 0 means no limit.
+    /// Minimum and maximum send rate in Mbit/s. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<(u32, u32)>,
 }
 
 impl VfSettings {
-    /// The user's settings.
+    /// Returns the settings that the user requests.
     pub fn asked(mac: Option<Mac>, options: &VfOptions) -> VfSettings {
         VfSettings {
             mac: mac.map(|mac| MacAddr(mac.octets())),
-            // If the user asks for no VLAN, one that the function had before is removed.
+            // If the user requests no VLAN, a previous VLAN of the function is removed.
             vlan: Some(options.vlan.map_or((0, 0), |vlan| (vlan.get(), 0))),
             trust: options.trust,
             spoof_check: options.spoof_check,
@@ -42,7 +42,7 @@ impl VfSettings {
         }
     }
 
-    /// Everything that the kernel reports about a function.
+    /// Returns the settings that the kernel reports for a function.
     pub fn found(vf: &Vf) -> VfSettings {
         VfSettings {
             mac: Some(vf.mac),
@@ -53,7 +53,8 @@ impl VfSettings {
         }
     }
 
-    /// The change to the wanted settings. Equal ones are left alone, since drivers refuse what they can't set.
+    /// Returns the change to the wanted settings. Equal ones are omitted, because drivers refuse settings that they
+    /// don't support.
     pub(super) fn change_to(&self, wanted: &VfSettings) -> VfChange {
         VfChange {
             mac: wanted.mac.filter(|_| self.mac != wanted.mac),
@@ -64,7 +65,7 @@ impl VfSettings {
         }
     }
 
-    /// The first setting that is not as it should be.
+    /// Returns the first setting that is not as wanted.
     pub(super) fn missing_in(&self, found: &VfSettings) -> Option<&'static str> {
         let VfChange { mac, vlan, spoof_check, trust, rate } = found.change_to(self);
         let checks = [
@@ -79,7 +80,7 @@ impl VfSettings {
 }
 
 impl PhysicalLink {
-    /// Tells the NIC the settings of a function. It reads an address only when a driver takes the function.
+    /// Configures a function in the NIC. A new MAC address takes effect only when a driver takes the function.
     pub fn configure_vf(&mut self, index: u32, set: &VfSettings) -> Result<(), PciChangeError> {
         let found = self.vf(index)?;
         if set.rate.is_some() {
@@ -89,13 +90,13 @@ impl PhysicalLink {
         self.set_vf(index, &found.change_to(set))
     }
 
-    /// Reads the settings back, since drivers accept settings that they don't apply.
+    /// Reads the settings back, because drivers accept settings that they don't apply.
     pub fn check_vf(&mut self, index: u32, set: &VfSettings) -> Result<(), PciChangeError> {
         let (device, found) = (self.device, self.vf(index)?);
         set.missing_in(&found).map_or(Ok(()), |what| Err(PciChangeError::VfRefused { device, index, what }))
     }
 
-    /// Puts the settings of a function back. Returns whether there was anything to change.
+    /// Restores the settings of a function. Returns whether there was anything to change.
     pub fn restore_vf(&mut self, index: u32, was: &VfSettings) -> Result<bool, PciChangeError> {
         let found = self.vf(index)?;
         if was.missing_in(&found).is_none() {

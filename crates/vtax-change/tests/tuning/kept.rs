@@ -1,4 +1,4 @@
-//! Changes that lines of vtax's own files keep over a restart of the machine.
+//! Changes that lines in vtax's own files persist across a reboot.
 
 use vtax_change::{KeptLine, OwnFile};
 
@@ -33,7 +33,7 @@ fn kept(journal: &mut ChangeJournal, change: &Change, key: &str, value: &str) ->
     Change::plan_kept(journal.host(), line, value, change.clone()).unwrap()
 }
 
-/// A change and the line that keeps it.
+/// Returns a change and the line that persists it.
 fn both(journal: &mut ChangeJournal, key: &str, value: &str) -> Vec<Change> {
     let change = sysctl(journal, key, value);
     let line = kept(journal, &change, key, value);
@@ -46,7 +46,7 @@ fn apply(machine: &Machine, key: &str, value: &str) -> vtax_journal::BatchId {
     journal.apply(changes).unwrap()
 }
 
-/// The machine starts again: the kernel has its own values, and then those of our file.
+/// Emulates a reboot: the kernel has its own values, and then those of vtax's file.
 fn restart(machine: &Machine, boot: &str) {
     machine.put("kernel/random/boot_id", boot);
     machine.put("net/core/rmem_max", "212992");
@@ -83,7 +83,7 @@ fn a_line_that_is_changed_again_gets_its_earlier_value_back() {
     assert_eq!(lines(&machine).unwrap(), ["net.core.rmem_max = 1000000"]);
 }
 
-/// The journal was empty, and the lines stayed forever.
+/// With an empty journal, the lines once stayed forever.
 #[test]
 fn lines_are_found_by_their_files_if_the_journal_is_empty() {
     let machine = machine();
@@ -143,7 +143,7 @@ fn a_restart_leaves_what_is_kept_and_revert_takes_line_and_value_back() {
     assert_eq!((machine.values(), place(&machine).exists()), (["212992", "212992"].map(str::to_owned), false));
 }
 
-/// As after `vtax tune prove`: the change was made before, and its line comes later.
+/// As after `vtax tune prove`: the change is made first, and its line is added later.
 #[test]
 fn a_separate_line_persists_an_earlier_change_and_is_removed_before_it() {
     let machine = machine();
@@ -164,7 +164,7 @@ fn a_separate_line_persists_an_earlier_change_and_is_removed_before_it() {
     assert_eq!((machine.values()[0].as_str(), place(&machine).exists()), ("212992", false));
 }
 
-/// Another program may have set the value again. Our line goes, and the value stays.
+/// Another program may have set the value again. vtax's line is removed, and the value stays.
 #[test]
 fn after_a_restart_a_value_that_is_not_that_of_the_line_stays() {
     let machine = machine();
@@ -176,7 +176,7 @@ fn after_a_restart_a_value_that_is_not_that_of_the_line_stays() {
     assert_eq!((machine.values()[0].as_str(), place(&machine).exists()), ("77", false));
 }
 
-/// Someone has removed the file, so the value isn't from there.
+/// Someone has removed the file, so the value doesn't come from it.
 #[test]
 fn after_a_restart_a_value_without_its_line_stays() {
     let machine = machine();
@@ -189,7 +189,7 @@ fn after_a_restart_a_value_without_its_line_stays() {
     assert_eq!(machine.values()[0], "1000000");
 }
 
-/// With what is on the disk then: the old file, next to it perhaps a draft of the new one, or the new file.
+/// Tries each possible content of the disk: the old file, with or without a draft of the new one, and the new file.
 #[test]
 fn a_kill_at_any_point_is_undone() {
     let machine = machine();
@@ -201,7 +201,7 @@ fn a_kill_at_any_point_is_undone() {
     journal.try_out(changes).unwrap();
     drop(journal);
     let (new, after) = (fs::read(place(&machine)).unwrap(), fs::read(machine.file()).unwrap());
-    // Two intentions, and then a line for each that is done.
+    // Two intents, and a line for each when it is done.
     let added: Vec<&[u8]> = after[before.len()..].split_inclusive(|byte| *byte == b'\n').collect();
     assert_eq!(added.len(), 4);
     for rebooted in [false, true] {

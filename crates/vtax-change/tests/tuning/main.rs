@@ -1,4 +1,4 @@
-//! The journal of tuning, on an invented machine: it survives its process and the boot, and one process has it at a time.
+//! The tuning journal, on an invented machine: it survives its process and reboots, and one process has it at a time.
 
 mod kept;
 
@@ -15,10 +15,10 @@ use std::{
 use vtax_change::{Change, ChangeJournal, ChangeJournalError, ChangesSnapshot, ForcedRevert, HostAccess, PastChanges};
 use vtax_journal::{BatchState, JournalError, JournalState, UndoBatchError};
 
-/// In the environment of a process that tunes for another test: the machine's root, and its task there.
+/// Environment variables of a process that tunes for another test: the machine's root, and the task there.
 const ROOT: &str = "VTAX_TEST_ROOT";
 const DEED: &str = "VTAX_TEST_DEED";
-/// Time that a process waits to be killed.
+/// Time for which a process waits to be killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Machine {
@@ -79,7 +79,7 @@ impl Machine {
         PastChanges::open(&self.directory(), self.host()).unwrap().expect("there is a journal")
     }
 
-    /// Another process, which has done its deed when this returns.
+    /// Starts another process. Returns when it has completed its task.
     fn process(&self, deed: &str) -> Process {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "another_process", "--nocapture"])
@@ -142,14 +142,14 @@ fn two_processes_do_not_tune_simultaneously() {
     );
     assert!(text.ends_with("wait until it exits, or end it"), "{text}");
     assert!(PastChanges::open(&machine.directory(), machine.host()).is_err());
-    // Looking is allowed.
+    // Reading is allowed.
     let seen = ChangesSnapshot::read(&machine.directory(), &mut machine.host()).unwrap().expect("a journal");
     assert_eq!((seen.snapshot.state, seen.rebooted), (JournalState::Alive, false));
     drop(process);
     machine.start();
 }
 
-/// The process that made the journal has ended long ago. It was named as the one to end.
+/// The process that created the journal has ended long ago, but was once named as the one to end.
 #[test]
 fn the_process_that_has_the_journal_is_named_and_not_the_one_that_made_it() {
     let machine = Machine::new();
@@ -241,7 +241,7 @@ fn a_change_that_fails_leaves_the_earlier_ones() {
     assert_eq!(report, ["sysctl net.core.rmem_max of this machine: 212992 -> 1000000 found 77"]);
 }
 
-/// Takes all back, and lists what was someone else's.
+/// Reverts everything, and lists the values that were someone else's.
 fn machine_report(journal: ChangeJournal, machine: &Machine) -> Vec<String> {
     drop(journal);
     let report = machine.past().revert_all().unwrap();
@@ -258,7 +258,7 @@ fn after_a_reboot_the_journal_ends_and_what_is_there_stays() {
     ];
     journal.apply(changes).unwrap();
     drop(journal);
-    // The machine starts with its own value of one, and someone's sysctl.conf has the other.
+    // At boot, one setting has the kernel's default, and a sysctl.conf sets the other.
     machine.put("kernel/random/boot_id", "33333333-4444");
     machine.put("net/core/wmem_max", "212992");
     let seen = ChangesSnapshot::read(&machine.directory(), &mut machine.host()).unwrap().expect("a journal");
@@ -332,7 +332,7 @@ fn a_damaged_journal_is_reverted_by_force_as_far_as_readable_and_kept() {
         journal.apply(changes).unwrap();
         drop(journal);
         let mut lines = lines_of(&fs::read(machine.file()).unwrap());
-        // The header, the seal, two intents, what is done, and that it is kept.
+        // The header, the seal, two intents, their completion and the confirmation.
         lines[lost.min(6)][12] ^= 1;
         let damaged = if lost == 7 { Vec::new() } else { lines.concat() };
         fs::write(machine.file(), &damaged).unwrap();

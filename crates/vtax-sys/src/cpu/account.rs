@@ -78,7 +78,7 @@ impl MachineMeter {
         Ok(MachineReading { cpus: self.cpus, at, times: machine_times()?, in_states })
     }
 
-    /// Returns the sum of the idle states. None without cpuidle, or if a CPU has gone offline.
+    /// Returns the sum of the idle states. None without cpuidle, with too many states, or if a CPU has gone offline.
     fn in_states(&self) -> Option<Duration> {
         let sum = self.states.iter().try_fold(0_u64, |sum, state| Some(sum.saturating_add(read_us(state)?)))?;
         (!self.states.is_empty()).then(|| Duration::from_micros(sum))

@@ -1,4 +1,4 @@
-//! CPU cycles of the calling thread, as the machine's counters have them; perf_event_open(2).
+//! CPU cycles of the calling thread, from the CPU's counters (perf_event_open(2)).
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ pub struct CycleReading {
     counted: u64,
     /// Nanoseconds for which the thread ran.
     enabled: u64,
-    /// Nanoseconds for which it was counted, too. The kernel shares the CPU's counters among all events.
+    /// Nanoseconds for which its cycles were counted: the kernel shares the CPU's counters among all events.
     running: u64,
 }
 
@@ -57,10 +57,10 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
 impl CycleCounter {
-    /// Begins to count for the calling thread.
+    /// Starts counting for the calling thread.
     ///
     /// # Errors
-    /// If this machine has no counter of cycles, or this user may not count in the kernel.
+    /// If this machine has no cycle counter, or this user may not count cycles in the kernel.
     pub fn open() -> Result<CycleCounter> {
         CycleCounter::of(CPU_CYCLES).map_err(|errno| {
             let remedy = match errno.raw_os_error() {
@@ -111,7 +111,7 @@ impl CycleReading {
             self.enabled.checked_sub(earlier.enabled)?,
             self.running.checked_sub(earlier.running)?,
         ];
-        // The kernel reads its clock once for each of the times.
+        // The times differ slightly even then, because the kernel reads its clock once for each.
         let is_complete = running >= enabled - enabled / 1000;
         (is_complete && counted > 0).then_some(counted)
     }

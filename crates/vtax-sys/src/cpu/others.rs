@@ -1,4 +1,4 @@
-//! CPU time of programs that aren't ours.
+//! CPU time of programs that don't belong to vtax.
 //!
 //! The machine's busy time minus ours would also contain the interrupts of our own packets, which Linux charges to
 //! whatever is running, to nobody, or to a separate column, depending on its build. The times of processes contain only
@@ -25,7 +25,7 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 pub struct OtherProgramsMeter {
     own: Pid,
     working_in: Option<PathBuf>,
-    /// Known to be ours, even after their parent has ended.
+    /// Processes known to be ours, even after their parent has ended.
     ours: Vec<ProcessId>,
 }
 
@@ -58,7 +58,7 @@ impl OtherProgramsMeter {
         Ok(duration(ticks, rustix::param::clock_ticks_per_second().max(1)))
     }
 
-    /// Updates the set of ours. `all` must be in numerical order, as listed in `/proc`.
+    /// Updates the set of our processes. `all` must be in numerical order, as listed in `/proc`.
     fn learn(&mut self, all: &[Process], named: &[Pid]) {
         let ours = all.iter().filter(|process| self.is_ours(process, all, named)).map(|process| process.id);
         self.ours = ours.collect();
@@ -86,7 +86,7 @@ impl Process {
         Process::parse(pid, &fs::read(format!("{PROC}/{pid}/stat")).ok()?)
     }
 
-    /// Source: proc_pid_stat(5).
+    /// Parses a line of proc_pid_stat(5).
     fn parse(pid: Pid, stat: &[u8]) -> Option<Process> {
         let field = |number| stat_field(stat, number)?.parse::<u64>().ok();
         let flags: u32 = stat_field(stat, 9)?.parse().ok()?;

@@ -5,11 +5,13 @@ use std::io;
 use super::CALLING;
 use crate::error::{Result, SysError};
 
-/// The lowest real-time priority: above all threads without one, and never above a real-time thread of the machine's own.
+/// The lowest real-time priority: above all threads without one, and never above another real-time thread of the
+/// machine.
 const LOWEST: libc::c_int = 1;
 
-/// Runs the calling thread before all threads without real-time priority on its CPUs (SCHED_FIFO), until it ends. Of two
-/// such threads, the one that runs does so until it waits. Processes that the thread starts have normal priority.
+/// Gives the calling thread precedence over all threads without real-time priority on its CPUs (SCHED_FIFO), until it
+/// ends. Of two such threads, the running one continues until it waits. Processes that the thread starts have normal
+/// priority.
 ///
 /// # Errors
 /// If this process has no CAP_SYS_NICE, or its cgroup has no real-time budget.
@@ -25,10 +27,10 @@ pub fn run_first() -> Result<()> {
     }
 }
 
-/// Returns true if the calling thread runs before all threads without real-time priority; false too if the kernel doesn't
-/// say.
+/// Returns true if the calling thread takes precedence over all threads without real-time priority. Returns false if
+/// the kernel doesn't report its policy.
 pub fn runs_before_others() -> bool {
-    // SAFETY: takes a thread and returns a number. musl's own function always fails.
+    // SAFETY: the call takes a thread and returns a number. musl's own function always fails.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, CALLING) };
     let real_time = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].map(libc::c_long::from);
     policy >= 0 && real_time.contains(&(policy & !libc::c_long::from(libc::SCHED_RESET_ON_FORK)))

@@ -72,9 +72,9 @@ fn stat_times(folder: &str) -> Result<TaskTimes> {
     parse(&stat, hertz).ok_or_else(|| SysError::malformed("read", &path, "no times in fields 14 and 15"))
 }
 
-/// Returns the number of exits of this process's guests to the host since they were created. KVM counts this in
-/// debugfs, in one directory `PID-FD` for each guest. None if there are no such counters, or this process may not read
-/// them.
+/// Returns how often the guests of the process with this pid have exited to the host since they were created. KVM
+/// counts this in debugfs, in one directory `PID-FD` for each guest. None if there are no such counters or they cannot
+/// be read.
 pub fn kvm_exits(pid: u32) -> Option<u64> {
     exits_below(Path::new(KVM), pid)
 }
@@ -88,7 +88,7 @@ fn exits_below(kvm: &Path, pid: u32) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
-/// Source: proc_pid_stat(5). `guest_time` is field 43, since Linux 2.6.24.
+/// Parses a line of proc_pid_stat(5). `guest_time` is field 43, since Linux 2.6.24.
 pub(super) fn parse(stat: &[u8], ticks_per_second: u64) -> Option<TaskTimes> {
     if ticks_per_second == 0 {
         return None;

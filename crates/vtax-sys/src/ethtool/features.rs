@@ -33,7 +33,7 @@ impl Ethtool {
     }
 
     /// Returns whether a feature is on, by the kernel's name for it (`rx-gro`, `tx-tcp-segmentation`). None if the link
-    /// cannot have it, or is gone.
+    /// cannot have it, or no longer exists.
     pub fn feature(&self, name: &str) -> Result<Option<bool>> {
         match self.find_feature(name) {
             Ok(found) => Ok(found.filter(|(_, state)| state.possible).map(|(_, state)| state.on)),

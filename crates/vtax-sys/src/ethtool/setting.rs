@@ -60,7 +60,7 @@ impl DriverSetting {
 }
 
 impl Ethtool {
-    /// Returns the current number. None if the driver has no such setting, or if the link is gone.
+    /// Returns the current number. None if the driver has no such setting, or if the link no longer exists.
     pub fn setting(&self, setting: DriverSetting) -> Result<Option<u32>> {
         let (command, at) = setting.place();
         Ok(self.ask(command)?.map(|words| words[at]))

@@ -137,7 +137,7 @@ impl Rtnl {
         let subject = Subject { operation: "create", object: &format_args!("bridge {}", bridge.name) };
         let created = self.create(KIND, subject, IfIndex(0), bridge.attributes());
         created.map_err(|error| match error {
-            // The kernel refuses the filter in the same way as a bridge.
+            // The kernel returns the same error for an unsupported filter as for an unsupported bridge.
             SysError::NoSuchKind { .. } if probe_kind(KIND).is_ok() => {
                 SysError::NoFeature { feature: Feature::VlanFiltering }
             }
@@ -158,8 +158,8 @@ impl Rtnl {
     /// Adds VLANs to a port or to a bridge itself, or changes its membership in them. Its other VLANs stay.
     ///
     /// # Errors
-    /// [`SysError::NoFeature`] if this kernel's bridges don't know VLANs. `EOPNOTSUPP` if the link is neither a bridge
-    /// nor a port of one. The kernel makes the changes one by one; those before one that it refuses stay.
+    /// [`SysError::NoFeature`] if this kernel's bridges don't support VLANs. `EOPNOTSUPP` if the link is neither a
+    /// bridge nor a port of one. The kernel makes the changes one by one; those before one that it refuses stay.
     pub fn add_vlans(&mut self, end: VlanEnd, vlans: &[VlanMembership]) -> Result<()> {
         self.change_vlans(libc::RTM_SETLINK, "add VLANs to", end, vlans)
     }
@@ -221,8 +221,8 @@ impl Rtnl {
         Ok(())
     }
 
-    /// Returns true if the link is what the request said. The kernel gives the same error if it isn't, and if it has no
-    /// VLANs.
+    /// Returns true if the link is a bridge or a port of one, as the request claimed. The kernel returns the same error
+    /// if it isn't, and if its bridges have no VLANs.
     fn is_on_bridge(&mut self, end: VlanEnd) -> Result<bool> {
         let bridge = match end {
             VlanEnd::Bridge(bridge) => Some(bridge),
@@ -233,11 +233,12 @@ impl Rtnl {
     }
 }
 
-/// Creates such a bridge in a temporary namespace, to check whether this kernel supports it. The kernel may load a
-/// module for it.
+/// Creates a VLAN-aware bridge in a temporary namespace, to check whether this kernel supports it. The kernel may load
+/// a module for it.
 ///
 /// # Errors
-/// [`SysError::NoFeature`] or [`SysError::NoSuchKind`] if it doesn't; on any other error, the privilege is missing.
+/// [`SysError::NoFeature`] or [`SysError::NoSuchKind`] if it doesn't; any other error means that the privilege is
+/// missing.
 pub fn probe_vlan_bridge() -> Result<()> {
     let bridge = NewVlanBridge { name: "probe".parse()?, mtu: 1500, mac: None, multicast_snooping: false };
     Rtnl::open_in(&NetNs::scratch()?)?.create_vlan_bridge(&bridge).map(drop)

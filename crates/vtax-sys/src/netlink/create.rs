@@ -32,13 +32,13 @@ pub struct NewLink<'a> {
     pub mac: Option<MacAddr>,
     /// The link's index; `None` for the kernel's choice, from 1 up. `EBUSY` if another link has it.
     pub index: Option<IfIndex>,
-    /// Creates the link in this namespace and not in that of the connection. The kernel does this in one step, so the
+    /// Creates the link in this namespace instead of that of the connection. The kernel does this in one step, so the
     /// link is never visible here.
     pub into_ns: Option<&'a NetNs>,
 }
 
-/// The kinds of links in a lab. A `parent` is a link in the namespace of the *connection*, wherever the new
-/// link is made.
+/// The kinds of links in a lab. A `parent` is a link in the namespace of the *connection*, wherever the new link is
+/// made.
 #[derive(Debug, Clone, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum LinkKind<'a> {
@@ -52,8 +52,8 @@ pub enum LinkKind<'a> {
     },
     /// A switch without spanning tree, so that a port forwards immediately.
     Bridge,
-    /// A link with its own MAC address on a parent. In bridge mode, such links on one parent reach each
-    /// other, but not the parent's own stack.
+    /// A link with its own MAC address on a parent. In bridge mode, such links on one parent reach each other, but not
+    /// the parent's own stack.
     Macvlan { parent: IfIndex },
     /// The same, for a program: see [`NewMacvtap`](super::NewMacvtap).
     Macvtap { parent: IfIndex },

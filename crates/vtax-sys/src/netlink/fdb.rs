@@ -1,7 +1,8 @@
 //! Forwarding tables of bridges: the port behind which each address is.
 //!
-//! The bridge learns this from frames that it receives. A guest that was moved here has sent none yet, so its addresses
-//! are added as if they had been learnt: such an entry ages, and moves when a frame arrives at another port.
+//! The bridge learns this from frames that it receives. A guest that has just migrated to this host has sent none yet,
+//! so its addresses are added as if they had been learnt: such an entry ages, and moves when a frame arrives at another
+//! port.
 
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
 use vtax_model::vf::Vlan;

@@ -40,14 +40,15 @@ pub struct NewMacvtap {
 }
 
 impl NewMacvtap {
-    /// Creates it in the namespace of the connection, with an index whose device file is its own.
+    /// Creates the macvtap in the namespace of the connection, with an index whose device file belongs to it.
+    ///
     /// # Errors
     /// [`SysError::NoSuchKind`] if this kernel has no macvtaps. [`SysError::NoQueue`] if its file cannot be opened; the
     /// link is then deleted.
     pub fn create(&self, rtnl: &mut Rtnl) -> Result<IfIndex> {
         let mut refusal = None;
         for index in (0..ATTEMPTS).map(|attempt| index(self.mac, attempt)) {
-            // A link in a namespace that is being removed keeps its file until it is gone.
+            // A link in a namespace that is being removed keeps its file until it is removed itself.
             if device(index).exists() {
                 refusal = Some(foreign(&self.name, index));
                 continue;
@@ -71,7 +72,7 @@ impl NewMacvtap {
         };
         rtnl.create_link(&link)?;
         open_queue(&self.name, self.mac, index, false).map(drop).inspect_err(|_| {
-            // Nobody else knows this link. The relevant error is why its file is unusable.
+            // Nothing else uses this link. The error to report is why its file is unusable.
             let _ = rtnl.delete_link(index);
         })
     }
@@ -81,8 +82,8 @@ impl NewMacvtap {
 /// which is closed when a program is executed.
 ///
 /// # Errors
-/// [`SysError::NoQueue`] if the file doesn't exist, may not be opened or belongs to another link; `EBUSY`
-/// beyond 256 queues.
+/// [`SysError::NoQueue`] if the file doesn't exist, may not be opened or belongs to another link; `EBUSY` beyond 256
+/// queues.
 pub fn open_macvtap(rtnl: &mut Rtnl, name: &IfName, mac: MacAddr, queues: u32) -> Result<Vec<OwnedFd>> {
     let index = rtnl.existing_link(name)?.index;
     (0..queues).map(|_| open_queue(name, mac, index, queues > 1)).collect()

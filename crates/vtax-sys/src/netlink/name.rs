@@ -21,8 +21,8 @@ impl IfName {
         &self.0
     }
 
-    /// Converts a name reported by the kernel. Someone else may have chosen bytes that we would refuse; they are shown
-    /// as `?`.
+    /// Converts a name reported by the kernel. Another program may have chosen bytes that vtax would refuse; they are
+    /// shown as `?`.
     pub(super) fn reported(bytes: &[u8]) -> Self {
         let letters = bytes.iter().take_while(|byte| **byte != 0);
         Self(letters.map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' }).collect())

@@ -1,11 +1,12 @@
 //! MAC address filters for guests: one nftables table for each virtual switch.
 //!
 //! Each table has a set of pairs of port and address, and a set of ports. A frame whose pair isn't in the first set,
-//! but whose port is in the second one, is dropped, and counted at the port's element. So the number of rules a frame
-//! passes doesn't depend on the number of guests, and a port that isn't listed, such as the uplink, isn't restricted.
+//! but whose port is in the second one, is dropped, and counted at the port's element. The number of rules that a frame
+//! traverses therefore doesn't depend on the number of guests, and a port that isn't listed, such as the uplink, isn't
+//! restricted.
 //!
-//! Frames are checked when a port has received them, before the bridge learns their address. Frames to the addresses
-//! that are reserved for the protocols of bridges (01-80-C2-00-00-0X) don't pass there (`br_handle_frame`). They aren't
+//! Frames are checked when a port has received them, before the bridge learns their source address. Frames to the
+//! addresses reserved for bridge protocols (01-80-C2-00-00-0X) are not checked (`br_handle_frame`). They aren't
 //! forwarded either, and a [`NewVlanBridge`](super::NewVlanBridge) learns nothing from them.
 
 mod change;
@@ -42,12 +43,12 @@ impl Nft {
         Ok(Self { channel })
     }
 
-    /// Opens a connection in `namespace`. The socket stays there, whatever thread uses it.
+    /// Opens a connection in `namespace`. The socket stays in that namespace, whichever thread uses it.
     pub fn open_in(namespace: &NetNs) -> Result<Self> {
         namespace.run(Self::open)?
     }
 
-    /// Makes all of these changes, or none.
+    /// Applies all of these changes, or none.
     fn transact(&mut self, mut changes: Vec<(NetlinkRequest, u16)>, subject: Subject<'_>) -> Result<()> {
         let Some((_, flags)) = changes.last_mut() else { return Ok(()) };
         *flags |= NLM_F_ACK;
@@ -62,7 +63,7 @@ impl Nft {
         subject: Subject<'_>,
         parse: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
     ) -> Result<Vec<T>> {
-        // A kernel without nf_tables reports an invalid request (`nfnetlink_rcv_msg`), which none of ours is.
+        // A kernel without nf_tables reports an invalid request (`nfnetlink_rcv_msg`); our requests are all valid.
         self.channel.dump(request, subject, parse).map_err(|error| match error.errno() {
             Some(libc::EINVAL) => SysError::NoFeature { feature: Feature::BridgeFilter },
             _ => feature(error),
@@ -74,7 +75,7 @@ impl Nft {
 /// modules for it.
 ///
 /// # Errors
-/// [`SysError::NoFeature`] if it hasn't; on any other error, the privilege is missing.
+/// [`SysError::NoFeature`] if it doesn't. Any other error means that the privilege is missing.
 pub fn probe_mac_filter() -> Result<()> {
     Nft::open_in(&NetNs::scratch()?)?.create_mac_filter(&"probe".parse()?, "probe")
 }
@@ -89,7 +90,7 @@ fn feature(error: SysError) -> SysError {
     }
 }
 
-/// Example messages of the kernel.
+/// Returns example messages of the kernel.
 #[cfg(test)]
 pub(super) fn seeds(expected: super::reply::Expected) -> Vec<Vec<u8>> {
     let owner = MacChange::Allow("v0".parse().expect("a name"), super::MacAddr([2, 0, 0, 0, 0, 1]));

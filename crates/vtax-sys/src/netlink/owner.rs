@@ -16,14 +16,15 @@ use crate::error::{Result, SysError};
 /// Matches any socket with these addresses (`INET_DIAG_NOCOOKIE`).
 const ANY_COOKIE: [u8; 8] = [0xff; 8];
 
-/// User reported by the kernel for one that this user namespace doesn't map (`overflowuid`), so it can be anybody.
+/// User that the kernel reports for any user whom this user namespace doesn't map (`overflowuid`).
 const SOMEBODY: u32 = 65534;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(pub u32);
 
 /// Returns the user who created the socket at the other end of a connection within this machine: `own` is the address
-/// of our end, `peer` the other one. None if that socket no longer exists, or if the kernel doesn't know the user.
+/// of our end, `peer` that of the other end. None if that socket no longer exists, or if the kernel doesn't know the
+/// user.
 ///
 /// # Errors
 /// The kernel refuses to report it.
@@ -62,7 +63,8 @@ fn request(socket: &SocketId) -> NetlinkRequest {
     NetlinkRequest::new(SOCK_DIAG_BY_FAMILY, &message)
 }
 
-/// Returns the owner, if the answer is about this very connection while its program holds it.
+/// Returns the owner if the answer concerns exactly this connection, which must be established and still held by a
+/// program.
 ///
 /// If there is no connection with these addresses, the kernel answers with a program that listens on the port
 /// (`inet_diag_find_one_icsk`). For a connection closed by its program, it reports user 0 and inode 0.
@@ -73,7 +75,7 @@ pub(super) fn owner(body: &[u8], socket: &SocketId) -> Option<UserId> {
     (same && held && found.uid != SOMEBODY).then_some(UserId(found.uid))
 }
 
-/// An answer about a connection held by user 7, and the connection.
+/// Returns an answer about a connection held by user 7, and the connection.
 #[cfg(test)]
 pub(super) fn seed() -> (InetResponseHeader, SocketId) {
     let address = |port| SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, port);

@@ -28,7 +28,7 @@ pub fn probe_kind(kind: &str) -> Result<()> {
     let name: IfName = "probe".parse()?;
     let mut info = vec![LinkInfo::Kind(InfoKind::Other(kind.into()))];
     if kind == "vxlan" {
-        // Without an identifier and a port, the kernel refuses the request before it looks at the kind.
+        // Without an identifier and a port, the kernel refuses the request before it checks the kind.
         let data = vec![InfoVxlan::Id(1), InfoVxlan::Port(4789)];
         info.push(LinkInfo::Data(InfoData::Vxlan(data)));
     }

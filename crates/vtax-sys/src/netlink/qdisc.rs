@@ -77,7 +77,7 @@ pub struct QdiscStats {
 }
 
 impl Rtnl {
-    /// Makes a token bucket the root qdisc of a link. If the link already has one from here, this changes it: waiting
+    /// Makes a token bucket the root qdisc of a link. If vtax has already set one on the link, this changes it: waiting
     /// packets aren't lost, and the counters continue.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Rtnl {
     /// Removes the token bucket of a link, which then sends at its own speed again. Waiting packets are lost.
     ///
     /// # Errors
-    /// `EINVAL` or `ENOENT` if the link has none from here.
+    /// `EINVAL` or `ENOENT` if vtax has set none on the link.
     pub fn remove_tbf(&mut self, link: IfIndex) -> Result<()> {
         let mut message = root_of(link);
         message.header.handle = HANDLE;
@@ -123,7 +123,7 @@ impl Rtnl {
 /// module for it.
 ///
 /// # Errors
-/// `ENOENT` if it has no `tbf`; on any other error, the privilege is missing.
+/// `ENOENT` if it has no `tbf`; any other error means that the privilege is missing.
 pub fn probe_tbf() -> Result<()> {
     let loopback = IfIndex(1);
     let any = Tbf { rate: BitRate::new(1_000_000).expect("not 0"), burst: ByteSize(100_000), queue: ByteSize(100_000) };

@@ -1,9 +1,9 @@
 //! Redirection of a port's received frames through another link first, so that this link's queueing discipline limits
 //! them.
 //!
-//! A qdisc limits what a link *sends*. A guest's own sending is what its tap receives, so it takes a detour through an
-//! `ifb`, which also has a qdisc, and then continues as if the tap had just received it. A policer would need no such
-//! link, but drops bursts instead of queueing them.
+//! A qdisc limits what a link *sends*. The frames that a guest sends are those that its tap receives. They take a
+//! detour through an `ifb`, which has a qdisc for what it sends, and then continue as if the tap had just received
+//! them. A policer would need no such link, but drops bursts instead of queueing them.
 
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
@@ -26,7 +26,7 @@ const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_MIRRED_PARMS: u16 = 2;
 const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
-/// Action that is executed first.
+/// Number of the action that is executed first.
 const FIRST: u16 = 1;
 /// Length of `struct tc_u32_sel` without keys, and the offset of the numbers in `struct tc_mirred`.
 const SELECTOR: usize = 16;
@@ -41,8 +41,8 @@ const HANDLE: TcHandle = TcHandle { major: 0xffff, minor: 0 };
 const EVERYTHING: u32 = 1 << 16 | (libc::ETH_P_ALL as u16).to_be() as u32;
 
 impl Rtnl {
-    /// Sends every frame that a link receives through another link of the same namespace, and then on. That link must
-    /// be an `ifb`, and up.
+    /// Sends every frame that a link receives through another link of the same namespace before it continues. The other
+    /// link must be an `ifb` and up.
     ///
     /// # Errors
     /// `EEXIST` if something already processes what the link receives; [`SysError::NoFeature`] if this kernel doesn't
@@ -54,13 +54,13 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_NEWQDISC, &ingress(link)), new, subject).map_err(feature)?;
         let filter = NetlinkRequest::new(libc::RTM_NEWTFILTER, &everything(link, through));
         self.change(&filter, new, subject).map_err(|error| {
-            // The relevant error is why there can be no filter.
+            // The filter's error is the one to report.
             let _ = self.stop_redirecting(link);
             feature(error)
         })
     }
 
-    /// Ends the redirection: frames take the direct path again. Call this before deleting the other link, because
+    /// Ends the redirection, so frames take the direct path again. Call this before deleting the other link, because
     /// otherwise all frames would be lost in the meantime.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Rtnl {
         self.change(&NetlinkRequest::new(libc::RTM_DELQDISC, &ingress(link)), CHANGE, subject)
     }
 
-    /// Returns the link through which every received frame of this one goes.
+    /// Returns the link through which every frame received by this one is redirected.
     pub fn redirected_to(&mut self, link: IfIndex) -> Result<Option<IfIndex>> {
         let subject = Subject { operation: "read the filters of", object: &format_args!("link number {link}") };
         let mut message = TcMessage::with_index(link.0.cast_signed());
@@ -85,7 +85,8 @@ impl Rtnl {
 /// Redirects a link in a temporary namespace, to check whether this kernel can. The kernel may load modules for it.
 ///
 /// # Errors
-/// [`SysError::NoSuchKind`] or [`SysError::NoFeature`] if it cannot; on any other error, the privilege is missing.
+/// [`SysError::NoSuchKind`] or [`SysError::NoFeature`] if it cannot; any other error means that the privilege is
+/// missing.
 pub fn probe_redirection() -> Result<()> {
     let (loopback, name) = (IfIndex(1), "probe".parse()?);
     let mut rtnl = Rtnl::open_in(&NetNs::scratch()?)?;

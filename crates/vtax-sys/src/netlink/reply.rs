@@ -70,7 +70,7 @@ pub(super) fn each_attribute(attributes: &[u8]) -> impl Iterator<Item = (u16, &[
     NlasIterator::new(attributes).map_while(move |nla| {
         let nla = nla.ok()?;
         let (kind, length) = (nla.kind(), nla.value_length());
-        // The iterator lends its value only as long as the item lives, so the same bytes are taken from the original.
+        // The value doesn't outlive the iterator's item, so the same bytes are taken from the original.
         let value = nla.into_inner().get(4..4 + length)?;
         Some((kind, value))
     })

@@ -101,8 +101,8 @@ impl Rtnl {
     }
 
     /// Returns the route that the kernel takes *now* for a packet to `to`, according to all its rules and tables
-    /// (`RTM_GETROUTE`). None if there is no route, or if `from` is an IPv4 address that isn't ours. The route to one
-    /// of our own addresses is over `lo`.
+    /// (`RTM_GETROUTE`). None if there is no route, or if `from` is an IPv4 address that this namespace doesn't have.
+    /// The route to one of its own addresses is over `lo`.
     ///
     /// `from` is the address to which the sender is bound. The answer's `source` is that address, or the one that the
     /// kernel would choose. The request has no ports or other fields by which the kernel spreads flows over a multipath
@@ -178,12 +178,12 @@ impl NewRoute {
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
         message.header.kind = RouteType::Unicast;
-        // In IPv4, the scope says that the destination needs no router.
+        // In IPv4, link scope means that the destination needs no router.
         message.header.scope = match direct && self.dest.addr().is_ipv4() {
             true => RouteScope::Link,
             false => RouteScope::Universe,
         };
-        // The kernel refuses a destination with bits after its prefix.
+        // The kernel refuses a destination with bits set beyond its prefix.
         let dest = self.dest.network();
         message.attributes.push(RouteAttribute::Destination(dest.into()));
         message.attributes.push(match self.next_hop {

@@ -57,7 +57,7 @@ impl Rtnl {
         Ok(Self { channel })
     }
 
-    /// Opens a connection in `namespace`. The socket stays there, whatever thread uses it.
+    /// Opens a connection in `namespace`. The socket stays in that namespace, whichever thread uses it.
     pub fn open_in(namespace: &NetNs) -> Result<Self> {
         namespace.run(Self::open)?
     }
@@ -120,8 +120,8 @@ impl Channel {
         }
     }
 
-    /// Reads the whole list, again if it changed in the meantime. `parse` returns `Ok(None)` for objects that aren't
-    /// needed.
+    /// Reads the whole list, and reads it again if it changed in the meantime. `parse` returns `Ok(None)` for objects
+    /// that aren't needed.
     pub(super) fn dump<T>(
         &mut self,
         request: &NetlinkRequest,
@@ -243,8 +243,8 @@ fn connect(protocol: isize) -> io::Result<(Socket, u32)> {
     let mut socket = Socket::new(protocol)?;
     let address = socket.bind_auto()?;
     // These options make errors carry the kernel's text and omit our request. They also make the kernel refuse queries
-    // that an old kernel would partly ignore. Kernels before 4.12 and 4.20 lack them; their errors have no text, and
-    // nothing fails.
+    // that an old kernel would partly ignore. Kernels before 4.12 and 4.20 lack some of them: their errors have no
+    // text, but requests still work.
     for option in [socket.set_ext_ack(true), socket.set_cap_ack(true), socket.set_netlink_get_strict_chk(true)] {
         option.or_else(|e| match e.raw_os_error() {
             Some(libc::ENOPROTOOPT) => Ok(()),

@@ -26,8 +26,8 @@ pub struct NewTap {
 }
 
 impl NewTap {
-    /// Creates the tap in this namespace. It stays until it is deleted or the namespace is gone. A virtio-net header
-    /// precedes its packets (`IFF_VNET_HDR`); a program that opens the tap can disable that.
+    /// Creates the tap in this namespace. It stays until it or the namespace is deleted. A virtio-net header precedes
+    /// its packets (`IFF_VNET_HDR`); a program that opens the tap can disable that.
     ///
     /// # Errors
     /// `ENOENT` or `EACCES` if `/dev/net/tun` doesn't exist or may not be opened; `EBUSY` if the name is taken.
@@ -50,8 +50,8 @@ impl NewTap {
 /// kernel creates it for as long as a queue is open. A virtio-net header precedes each packet.
 ///
 /// # Errors
-/// `EBUSY` if another program has the tap open, or if a tap with one queue was created for several, or the reverse
-/// (`EINVAL`).
+/// `EBUSY` if another program has the tap open. `EINVAL` if one queue of a multi-queue tap is requested, or several
+/// queues of a single-queue tap.
 pub fn open_tap(namespace: &NetNs, name: &IfName, queues: u32) -> Result<Vec<OwnedFd>> {
     namespace.run(|| (0..queues).map(|_| Ok(queue("open tap", name, 0, queues > 1)?.into())).collect())?
 }
@@ -69,7 +69,7 @@ pub(super) fn furnish(queue: &File, name: &str, flags: libc::c_int, multi_queue:
     let several = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
     let flags = flags | several | libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     let mut request = ioctl_request(name);
-    // The field is a C `short`, and the highest of these flags is its sign.
+    // The field is a C `short`, and the highest of these flags is its sign bit.
     request.ifr_ifru.ifru_flags = (flags as u16).cast_signed();
     // SAFETY: the request is a valid `struct ifreq`; the kernel reads and writes no more than that structure.
     outcome(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })

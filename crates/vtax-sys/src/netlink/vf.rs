@@ -29,7 +29,7 @@ const SET_RATE: &str = "set the rate of";
 pub struct Vf {
     /// Number, from 0.
     pub index: u32,
-    /// MAC address assigned by the NIC; all zero if it may choose its own.
+    /// MAC address assigned by the NIC; all zero if the function may choose its own.
     pub mac: MacAddr,
     /// VLAN into which the NIC transparently puts its frames; 0 for none.
     pub vlan: u16,
@@ -62,7 +62,7 @@ pub enum VfLinkState {
 /// Changes to a virtual function; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VfChange {
-    /// MAC address; all zero lets it choose its own again.
+    /// MAC address; all zero lets the function choose its own again.
     pub mac: Option<MacAddr>,
     /// VLAN and priority; VLAN 0 for none.
     pub vlan: Option<(u16, u8)>,
@@ -70,7 +70,7 @@ pub struct VfChange {
     pub spoof_check: Option<bool>,
     /// True if it may change its address and receive frames that are not for it.
     pub trust: Option<bool>,
-    /// Lowest and highest rate in Mbit/s; 0 for none.
+    /// Minimum and maximum send rate in Mbit/s; 0 for none.
     pub rate: Option<(u32, u32)>,
 }
 
@@ -87,7 +87,7 @@ impl Rtnl {
     }
 
     /// Changes the NIC's settings for a virtual function. Each change is one request, so an error names the change that
-    /// failed. Earlier changes stay.
+    /// failed. Earlier changes stay in effect.
     ///
     /// # Errors
     /// `EOPNOTSUPP`: the driver doesn't support it. `EINVAL`: there is no such virtual function, or the driver doesn't

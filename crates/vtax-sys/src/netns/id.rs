@@ -12,7 +12,7 @@ use crate::error::{Result, SysError};
 /// Identity of a network namespace: the device and inode numbers of its file, to be compared as described in
 /// namespaces(7). Written as `DEVICE:INODE`.
 ///
-/// When a namespace is gone, the kernel may give its number to a new one. So an identity is meaningful only for a
+/// After a namespace has been removed, the kernel may reuse its number. An identity is therefore meaningful only for a
 /// namespace that is held open or pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct NsId {

@@ -16,12 +16,12 @@ use super::sysfs::{number, text};
 use super::{PciTree, Sriov};
 use crate::error::{Result, SysError, remedy_for};
 
-/// Interval at which sysfs is read to see whether something has happened; it has no event for that.
+/// Polling interval of sysfs, which has no events for these changes.
 const GLANCE: Duration = Duration::from_millis(5);
 
 impl PciTree {
     /// Binds the device to this driver, and reserves it for this driver from now on (`driver_override`). With `None`
-    /// the device has no driver, and any may be next.
+    /// the device is left without a driver, and any driver may take it.
     ///
     /// It can block as long as a guest holds the device, so stop the guest first.
     ///
@@ -48,8 +48,8 @@ impl PciTree {
         let deadline = Instant::now() + patience;
         if self.driver(device).as_deref() != Some(driver) {
             self.loaded(device, driver)?;
-            // While the device is being bound, no other driver may take it. And this driver may take it even if it
-            // doesn't know the device's number, which vfio-pci doesn't.
+            // The override keeps other drivers from taking the device in the meantime. It also lets this driver take a
+            // device whose number it doesn't know: vfio-pci knows none.
             self.set_override(device, Some(driver))?;
             self.unbind(device, patience)?;
             self.ask(device, driver, deadline, patience)?;
@@ -157,7 +157,7 @@ impl PciTree {
         let Some(driver) = self.driver(device) else { return Ok(()) };
         let file = self.directory(device).join("driver/unbind");
         match written(&file, &device.to_string()) {
-            // Another process was faster.
+            // If the device no longer has a driver, another process was faster.
             Err(errno) if self.driver(device).is_some() => return Err(not_written(&file, errno)),
             _ => {}
         }
@@ -262,7 +262,7 @@ fn not_written(file: &Path, errno: io::Error) -> SysError {
     SysError::refused("write to", file.display(), errno, remedy)
 }
 
-/// Calls `look` at least once.
+/// Polls until the deadline. Calls `look` at least once.
 fn until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         let found = look();

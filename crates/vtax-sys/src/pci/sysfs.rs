@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns a file's text without the newline. None if it cannot be read, e.g. for attributes without an answer from the
-/// hardware.
+/// Returns a file's text without the newline. None if it cannot be read, e.g. because the hardware doesn't answer.
 pub(crate) fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }

@@ -226,7 +226,7 @@ fn without_its_driver_a_device_stays_as_it_was() {
     );
 }
 
-/// Without its thread, nothing happens in this fake.
+/// Without its thread, this fake reacts to nothing.
 #[test]
 fn drivers_that_do_not_move_are_noticed_in_time() {
     let made = Made::new();

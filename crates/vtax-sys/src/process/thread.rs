@@ -13,7 +13,7 @@ use crate::error::{Result, SysError};
 /// `PID@START/TID@START`. The kernel also reuses thread numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, SerializeDisplay, DeserializeFromStr)]
 pub struct ThreadId {
-    /// Owner of the thread, by PID and start time.
+    /// Process of the thread, by pid and start time.
     pub process: ProcessId,
     /// Number in `/proc/PID/task`.
     pub tid: Pid,
@@ -22,7 +22,7 @@ pub struct ThreadId {
 }
 
 impl ThreadId {
-    /// Returns the thread of a process that currently has this number. None if one of the two is gone.
+    /// Returns the thread of a process that currently has this number. None if one of the two no longer exists.
     pub fn of(process: ProcessId, tid: Pid) -> Result<Option<Self>> {
         let path = format!("/proc/{}/task/{tid}/stat", process.pid);
         let stat = match fs::read(&path) {

@@ -13,8 +13,8 @@ pub(super) struct TimeOffset {
 }
 
 impl TimeOffset {
-    /// Returns the offset of this process. The file describes the namespace of its children, which differs only between
-    /// unshare(2) and the next program.
+    /// Returns the offset of this process. The file describes the namespace of its children. If that is another one, as
+    /// between unshare(2) and the next program, the offset is taken as 0.
     pub(super) fn own() -> TimeOffset {
         static OWN: OnceLock<TimeOffset> = OnceLock::new();
         *OWN.get_or_init(TimeOffset::read)

@@ -18,7 +18,7 @@ use memory::Memory;
 
 use super::{NoRing, SEND_FLAGS, Uring, is_passing, length};
 
-/// Maximum number of requests submitted together. When the queue is full, it is emptied.
+/// Maximum number of requests submitted together. A full queue is submitted before more requests are added.
 const SUBMISSIONS: u32 = 1024;
 
 /// Time for which dropping waits for the kernel to complete cancelled requests.
@@ -69,13 +69,13 @@ impl Operation {
     const ALL: [Operation; 5] = [Self::Send, Self::Receive, Self::Timer, Self::Accept, Self::Connect];
 }
 
-/// The end of a request.
+/// Result of a completed request.
 #[derive(Debug)]
 pub struct Completion {
     pub slot: usize,
     pub operation: Operation,
-    /// Number of bytes, possibly fewer than requested. 0 of a receive is the end of the stream. The result is 0 for a
-    /// connection or a timer. `ECANCELED` if the request was cancelled.
+    /// Number of bytes, possibly fewer than requested; for a receive, 0 is the end of the stream. For a timer, a
+    /// connect or an accept, it is 0. `ECANCELED` if the request was cancelled.
     pub result: io::Result<usize>,
 }
 
@@ -180,8 +180,8 @@ impl Slots {
         Some(unsafe { slice::from_raw_parts_mut(self.memory.send(slot), self.memory.send_length) })
     }
 
-    /// Returns the slot's receive buffer: received bytes as far as completions say, followed by older bytes. None while
-    /// the kernel writes it, or if there is no such slot.
+    /// Returns the slot's receive buffer: as many received bytes as completions have reported, followed by older bytes.
+    /// None while the kernel writes it, or if there is no such slot.
     #[inline]
     pub fn receive_buffer(&self, slot: usize) -> Option<&[u8]> {
         self.at_rest(slot, Operation::Receive)?;
@@ -269,8 +269,8 @@ impl Slots {
         }
         place.time = Timespec::from(Duration::from_nanos(at_ns));
         let request = opcode::Timeout::new(&raw const place.time).flags(TimeoutFlags::ABS);
-        // SAFETY: the time doesn't move, because the slots are in a box. It changes only when no timer of the
-        // slot is in flight.
+        // SAFETY: the time doesn't move, because the slots are in a box. It changes only when no timer of the slot is
+        // in flight.
         unsafe { self.submit(slot, Operation::Timer, request.build()) }
     }
 
@@ -288,7 +288,7 @@ impl Slots {
 
     /// Submits the queue, waits until `least` requests are complete or the time is up, and adds all completions to
     /// `done`. With `least` 0 it doesn't wait. It doesn't even enter the kernel if there is nothing to submit or to
-    /// fetch, so it is suitable for spinning.
+    /// fetch, so it is suitable for busy polling.
     ///
     /// Returns the number of completions added. There may be fewer than `least` after a signal or a cancellation.
     /// Without a timeout, it never waits for more than are in flight.

@@ -19,8 +19,8 @@ pub struct Segmented {
     pub segment: usize,
 }
 
-/// Makes the kernel or the network card cut the data of one send into datagrams of this many bytes. The last one may be
-/// shorter. 0 disables it. The kernel allows at least 64 of them in a call (`UDP_MAX_SEGMENTS`), and no more than
+/// Makes the kernel or the network card split the data of one send into datagrams of this many bytes. The last one may
+/// be shorter. 0 disables it. The kernel allows at least 64 of them in a call (`UDP_MAX_SEGMENTS`), and no more than
 /// 65,507 bytes.
 ///
 /// # Errors
@@ -31,8 +31,8 @@ pub fn set_udp_segment(socket: impl AsFd, bytes: u16) -> Result<()> {
         .map_err(|e| SysError::os("set option", "UDP_SEGMENT of a socket", e))
 }
 
-/// Lets one call receive several datagrams of a flow that arrived together. Afterwards, only [`receive_segmented`] can
-/// tell where each one begins.
+/// Lets one call receive several datagrams of a flow that arrived together. Afterwards, only [`receive_segmented`]
+/// reports where each one begins.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0.
@@ -41,8 +41,8 @@ pub fn set_udp_gro(socket: impl AsFd, on: bool) -> Result<()> {
         .map_err(|e| SysError::os("set option", "UDP_GRO of a socket", e))
 }
 
-/// Receives one datagram, or several that were coalesced. Bytes that don't fit the buffer are lost; 64 KiB
-/// are always enough.
+/// Receives one datagram, or several that were coalesced. Bytes that don't fit the buffer are lost; 64 KiB are always
+/// enough.
 #[inline]
 pub fn receive_segmented(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Segmented> {
     let mut control = ControlMessages::new();

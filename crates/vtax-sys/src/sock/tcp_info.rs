@@ -1,7 +1,7 @@
 //! TCP's information about a connection: `struct tcp_info` of `linux/tcp.h`.
 //!
-//! New kernels add fields only at the structure's end, and the kernel reports how many bytes it wrote. So
-//! fields are read by their offsets.
+//! New kernels add fields only at the structure's end, and the kernel reports how many bytes it wrote. So fields are
+//! read by their offsets.
 
 use std::os::fd::AsFd;
 
@@ -31,12 +31,12 @@ pub struct TcpInfo {
 /// The kernel counts segments as they are on a wire: one that is segmented later, by the kernel or the NIC (TSO, GSO),
 /// counts as the segments that it becomes (`tcp_skb_pcount()`), and one that was joined on arrival (GRO) as those that
 /// it was made of. There is one exception on arrival: a segment that a host passes to its guest in one piece counts
-/// once, because the guest isn't told its number of parts.
+/// once, because the number of parts isn't passed to the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpTraffic {
-    /// Segments, acknowledgements and retransmissions included. Begins again at 0 after `u32::MAX`.
+    /// Segments, acknowledgements and retransmissions included. Wraps to 0 after `u32::MAX`.
     pub segments: u32,
-    /// Segments with data, which begin again at 0 likewise. None before Linux 4.6.
+    /// Segments with data; wraps likewise. None before Linux 4.6.
     pub data_segments: Option<u32>,
     /// Bytes of payload: sent, with retransmissions (none before Linux 4.19); received, each byte once.
     pub bytes: Option<u64>,

@@ -53,7 +53,7 @@ pub struct SentStamp {
 /// The stages, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SentStage {
-    /// It enters the queueing discipline.
+    /// The packet enters the queueing discipline.
     Scheduled,
     /// The driver takes it.
     Software,
@@ -79,7 +79,7 @@ pub fn enable_stamps(socket: impl AsFd) -> Result<()> {
         .map_err(|e| SysError::os("set option", "TIMESTAMPING of a socket", e))
 }
 
-/// Receives with the timestamps of the packet.
+/// Receives data with the timestamp of its arrival.
 #[inline]
 pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Stamped> {
     let mut control = ControlMessages::new();

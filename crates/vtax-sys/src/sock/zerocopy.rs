@@ -43,8 +43,8 @@ pub struct ZeroCopySender<S: AsFd> {
 pub struct Completions {
     /// Number of sends.
     pub done: u32,
-    /// Number of them that the kernel copied nevertheless. On loopback and other virtual paths it copies all of them,
-    /// and also where the device doesn't support gathering. Such a send costs more than an ordinary copy.
+    /// Number of them that the kernel copied nevertheless. It copies all of them on loopback and other virtual paths,
+    /// and if the device doesn't support scatter-gather. Such a send costs more than an ordinary copy.
     pub copied: u32,
 }
 
@@ -52,8 +52,8 @@ impl<S: AsFd> ZeroCopySender<S> {
     /// Prepares a TCP or UDP socket. Several flows may share a buffer.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for sockets of another family; `ENOTSUPP` or `ENOPROTOOPT` on kernels before 4.14 (TCP)
-    /// and 5.0 (UDP).
+    /// `EOPNOTSUPP` for sockets of another family; `ENOTSUPP` or `ENOPROTOOPT` on kernels before 4.14 (TCP) and 5.0
+    /// (UDP).
     pub fn new(socket: S, buffer: Arc<[u8]>) -> Result<Self> {
         let fail = |e| SysError::os("set option", "ZEROCOPY of a socket", e);
         // Other families have completions of another form.

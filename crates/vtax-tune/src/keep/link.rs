@@ -11,7 +11,7 @@ use crate::setting::HostSetting;
 /// Paths of ethtool(8). udev has no search path.
 const ETHTOOL: [&str; 2] = ["/usr/sbin/ethtool", "/sbin/ethtool"];
 
-/// The way in which a rule sets a value.
+/// Means by which a udev rule sets a value.
 enum Means {
     /// Write a file in the link's sysfs directory.
     Attribute(String),
@@ -19,7 +19,7 @@ enum Means {
     Ethtool(&'static str, String),
 }
 
-/// The setting of a rule, its value, and the keys that set the same in other files.
+/// The setting of a udev rule, its value, and the keys that set the same in other files.
 struct Wanted<'a> {
     link: &'a str,
     means: Means,
@@ -77,7 +77,7 @@ fn of_sysfs<'a>(path: &'a str, value: &str) -> Result<Wanted<'a>, Refusal> {
     Ok(Wanted { link, means: Means::Attribute(file.to_owned()), value: value.to_owned(), others })
 }
 
-/// The key in systemd.link(5).
+/// Returns the key of a feature in systemd.link(5).
 fn of_feature(feature: &str) -> &'static str {
     match feature {
         "rx-checksum" => "ReceiveChecksumOffload",
@@ -100,8 +100,8 @@ fn device<'a>(facts: &'a HostFacts, link: &str) -> Result<&'a LinkDevice, Refusa
     })
 }
 
-/// The link is named after the rules run, and another one may get its name. The rule therefore uses its PCI address, and its port
-/// where a device has several.
+/// Returns the match of a udev rule: the PCI address, and the port if a device has several. The name isn't suitable,
+/// because a link gets it after the rules have run, and another link may get it later.
 fn matching(device: &LinkDevice) -> Result<String, Refusal> {
     let address = device.pci.as_ref().and_then(|pci| pci.raw().parse::<PciAddress>().ok());
     let Some(address) = address else {
@@ -127,7 +127,8 @@ fn assignment(host: &HostAccess, means: &Means) -> Result<String, Refusal> {
     }
 }
 
-/// Such a line may apply to another link, which the user sees immediately.
+/// Refuses the setting if another file sets it as well. That line may apply to another link, but the user can easily
+/// check the reported place.
 fn check_others(facts: &HostFacts, wanted: &Wanted<'_>) -> Result<(), Refusal> {
     let attribute = match &wanted.means {
         Means::Attribute(file) => format!("ATTR{{{file}}}"),
@@ -157,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A host with a NIC, a bridge, and these files.
+    /// Returns the facts of a host with a NIC, a bridge, and these files.
     fn facts(files: &[(&str, &str)]) -> HostFacts {
         let device = |pci: &str| LinkDevice { pci: Some(pci.into()), port: Some(1), ..LinkDevice::default() };
         let link = |name: &str, device| HostLink { name: name.into(), device, ..HostLink::default() };
@@ -248,7 +249,7 @@ mod tests {
         let theirs = [("etc/udev/rules.d/70-a.rules", "SUBSYSTEM==\"net\", ATTR{mtu}=\"1400\"\n")];
         let told = rule(&facts(&theirs), true, mtu("eno1"));
         assert!(told.starts_with("/etc/udev/rules.d/70-a.rules:1 sets ATTR{mtu}, "), "{told}");
-        // Another setting, and a file of ours.
+        // Another setting, and a file of vtax's.
         let ours = [
             ("etc/udev/rules.d/90-vtax.rules", "SUBSYSTEM==\"net\", ATTR{mtu}=\"1400\"\n"),
             ("etc/systemd/network/10-lan.link", "[Link]\nRxBufferSize=512\n"),

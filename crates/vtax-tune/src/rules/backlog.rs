@@ -32,7 +32,7 @@ const BACKLOG: (&str, u64) = ("net.core.netdev_max_backlog", 1000);
 const BUDGET: (&str, u64) = ("net.core.netdev_budget", 300);
 /// Share of all packets that justifies a change.
 const MANY: f64 = 1e-5;
-/// Rate per packet at which CPUs stop with work left that justifies a change.
+/// Number of stops with work left per packet that justifies a change.
 const OFTEN: f64 = 1e-3;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -52,7 +52,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
                 Some(raised(case, name, now, own, format!("{now}; the kernel's default is {own}")))
             }
             Some(now) if is_much => Some(raised(case, name, now, now.saturating_mul(2), seen)),
-            // Of a zone's namespace.
+            // The host is a zone's namespace.
             None if is_much => Some(RuleOutcome::Unknown(format!("{seen}; {name} is visible only outside the zone"))),
             _ => None,
         });

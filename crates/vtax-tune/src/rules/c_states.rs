@@ -28,7 +28,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// Share of a round trip that waking up may take.
+/// Share of a round trip that the exit latency may take.
 const SHARE: f64 = 0.1;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -56,7 +56,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![finding.change(disable(case, &idle.states, too_deep))]
 }
 
-/// Without a round trip there is no limit. If latency is the only goal, the result is undetermined.
+/// Returns the result for an unknown round trip. It is undetermined, unless the exit latency is at most 1 µs and
+/// latency is not the only goal.
 fn unknown(case: &TuningCase<'_>, deepest: &IdleState) -> RuleOutcome {
     let text = format!(
         "the deepest idle state, {}, has an exit latency of {} µs; specify the path's round trip (--rtt, --rtt-to) to judge it",

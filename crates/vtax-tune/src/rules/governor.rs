@@ -26,7 +26,7 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// Speed in Mb/s of a NIC that a CPU at a low frequency cannot serve.
+/// NIC speed in Mbit/s that a CPU at a low frequency cannot serve.
 const FAST: u32 = 40_000;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
@@ -58,7 +58,8 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     vec![finding.owner(owner).change(slow.iter().flat_map(|(cpu, policy)| proposals(*cpu, policy)))]
 }
 
-/// With a preference, the hardware controls the frequency: the governor that allows it is then called `powersave`.
+/// Returns true if the policy is set to performance. With a preference, the hardware controls the frequency, and the
+/// governor that allows this is called `powersave`.
 fn is_fast(policy: &FrequencyPolicy) -> bool {
     policy.governor == "performance" || policy.preference.as_ref().is_some_and(|wish| *wish == "performance")
 }

@@ -65,8 +65,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     finding.owner(super::irqbalance::owner(case)).change(spread(case, &all, target))
 }
 
-/// Returns the CPUs that interrupts go to, and the number of interrupts for which they are known. One that never
-/// occurred is included: it does not affect any socket.
+/// Returns the CPUs that interrupts go to, and the number of interrupts for which they are known. Interrupts that have
+/// never occurred are included: they do not affect any socket.
 fn handlers(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> (CpuSet, usize) {
     let mut cpus = Vec::new();
     let mut known = 0;
@@ -91,7 +91,7 @@ fn home<'a>(case: &TuningCase<'a>, link: &HostLink) -> Option<&'a CpuSet> {
     node.filter(|cpus| !case.host.topology.free(cpus).is_empty())
 }
 
-/// Returns the first socket that is not isolated.
+/// Returns the first socket with a CPU that is not isolated.
 fn free_one<'a>(case: &TuningCase<'_>, sockets: &'a [CpuSet]) -> Option<&'a CpuSet> {
     sockets.iter().find(|socket| !case.host.topology.free(socket).is_empty())
 }

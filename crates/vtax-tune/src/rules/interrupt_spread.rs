@@ -67,7 +67,8 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     })
 }
 
-/// Returns the number of interrupts per CPU, as far as known. Where one has several CPUs, the kernel uses the first.
+/// Returns the number of interrupts per CPU, as far as known. If an interrupt has several CPUs, the kernel uses the
+/// first.
 fn by_cpu(case: &TuningCase<'_>, interrupts: &[&HostInterrupt]) -> BTreeMap<u32, usize> {
     let mut by_cpu = BTreeMap::new();
     for interrupt in interrupts {

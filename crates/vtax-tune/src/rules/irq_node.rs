@@ -61,7 +61,7 @@ fn of_link(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     })
 }
 
-/// Interrupts, by whether they go only to certain CPUs.
+/// Interrupts, by whether they are delivered only to certain CPUs.
 struct InterruptPlaces<'a> {
     within: usize,
     away: Vec<&'a HostInterrupt>,
@@ -83,7 +83,7 @@ impl<'a> InterruptPlaces<'a> {
                     places.away_to = places.away_to.iter().chain(cpus.iter()).collect();
                 }
                 InterruptCpus::Past(_) => places.untold += 1,
-                // One that never occurred is irrelevant if there are others.
+                // An interrupt that has never occurred is irrelevant if there are others.
                 InterruptCpus::Unknown => {}
             }
         }
@@ -104,7 +104,8 @@ fn not_away(link: &HostLink, node: u32, all: usize, places: &InterruptPlaces<'_>
     }
 }
 
-/// The kernel does not report where they go, and their counts show several CPUs or none.
+/// Returns the result for interrupts whose destination the kernel does not report and whose counts show several CPUs or
+/// none.
 pub(super) fn untold(link: &HostLink, some: usize, all: usize) -> RuleOutcome {
     RuleOutcome::Unknown(format!(
         "{}: cannot determine which CPUs handle {some} of its {all} interrupts: the kernel has no effective_affinity_list, \

@@ -32,7 +32,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     }]
 }
 
-/// Returns the note on irqbalance of a finding about interrupts.
+/// Returns the note on irqbalance for a finding about interrupts.
 pub(super) fn owner(case: &TuningCase<'_>) -> Option<String> {
     let advice = "irqbalance is running and would move them again: ban them (--banirq=N), or stop it";
     case.host.owners.runs("irqbalance").then(|| advice.to_owned())

@@ -57,7 +57,7 @@ fn large_enough(case: &TuningCase<'_>) -> RuleOutcome {
     }
 }
 
-/// A bridge accepts nothing else as a port.
+/// Returns true for Ethernet links and for ports of a bridge, which accepts nothing else. None if unknown.
 fn is_ethernet(case: &TuningCase<'_>, link: &HostLink) -> Option<bool> {
     link.is_ethernet().or_else(|| bridge_of(case, link).map(|_| true))
 }
@@ -67,14 +67,14 @@ fn bridge_of<'a>(case: &TuningCase<'a>, port: &HostLink) -> Option<&'a HostLink>
     bridge.filter(|link| link.is_bridge)
 }
 
-/// A bridge without an explicit MTU has that of its smallest port, and follows changes of that port
-/// (`br_mtu_auto_adjust`, net/bridge/br_if.c).
+/// Returns true if a bridge has the MTU of one of its ports. Without an explicit MTU, it has that of its smallest port
+/// and follows changes of it (`br_mtu_auto_adjust`, net/bridge/br_if.c).
 fn follows_a_port(case: &TuningCase<'_>, link: &HostLink) -> bool {
     let is_port = |port: &&HostLink| port.master.as_ref() == Some(&link.name);
     link.is_bridge && case.host.links.iter().filter(is_port).any(|port| port.mtu == link.mtu)
 }
 
-/// Returns nothing for links other than Ethernet: CAN and serial lines have smaller limits.
+/// Reports the small MTU of a link, unless it isn't Ethernet: CAN and serial lines have smaller limits.
 fn too_small(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let Some(is_ethernet) = is_ethernet(case, link) else {
         let text = format!(
@@ -89,7 +89,7 @@ fn too_small(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     is_ethernet.then(|| finding.change([larger.instead_of(link.mtu.to_string())]))
 }
 
-/// Ports of one bridge with different MTUs. Traffic between ports of a VRF is routed.
+/// Reports ports of one bridge with different MTUs. Ports of a VRF are skipped, because traffic between them is routed.
 fn bridges(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     let mut ports: BTreeMap<&ForeignText, Vec<&HostLink>> = BTreeMap::new();
     for link in case.links() {

@@ -30,7 +30,7 @@ pub(super) const RULE: TuningRule = TuningRule {
 };
 
 const GRO: &str = "rx-gro";
-/// The kernel's names. Others matter only for rarely used protocols.
+/// Features, by the kernel's names. Others matter only for rarely used protocols.
 const WANTED: [&str; 6] = [
     "rx-checksum",
     GRO,

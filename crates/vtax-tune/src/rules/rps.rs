@@ -44,7 +44,7 @@ fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {
     outcomes
 }
 
-/// A link with steering.
+/// Checks a link with steering.
 fn of_link(case: &TuningCase<'_>, link: &HostLink) -> RuleOutcome {
     let to: CpuSet = link.rx_queues.iter().flat_map(|queue| queue.rps_cpus.iter()).collect();
     let local = local(case, link);
@@ -88,7 +88,7 @@ pub(super) fn mask(cpus: &CpuSet) -> String {
     text
 }
 
-/// Flow steering has a global table and one per queue, and requires both.
+/// Checks flow steering, which requires a global table and one per queue.
 fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
     let wants = |link: &&HostLink| link.rx_queues.iter().any(|queue| queue.rps_flow_cnt > 0);
     let link = case.links().find(wants)?;
@@ -107,10 +107,10 @@ fn flows(case: &TuningCase<'_>) -> Option<RuleOutcome> {
 
 /// Share of a CPU's time for received packets above which nothing remains for other work.
 const FULL: f64 = 0.9;
-/// Busy share of a CPU below which it could help.
+/// Busy share of a CPU below which the CPU could help.
 const IDLE: f64 = 0.5;
 
-/// A NIC with fewer queues than CPUs, and a saturated CPU.
+/// Checks a NIC with fewer queues than CPUs for a saturated CPU.
 fn saturated(case: &TuningCase<'_>, link: &HostLink) -> Option<RuleOutcome> {
     let observed = case.observed?;
     let local = local(case, link);

@@ -31,11 +31,11 @@ pub(super) const RULE: TuningRule = TuningRule {
     check,
 };
 
-/// The settings, and the kernel's own limit on a machine with enough memory (`tcp_init`, net/ipv4/tcp.c; 6 MB to receive
-/// and 4 MB to send, since Linux 3.4).
+/// The settings, and the kernel's own limit on a machine with enough memory (`tcp_init`, net/ipv4/tcp.c; 6 MB to
+/// receive and 4 MB to send, since Linux 3.4).
 const BUFFERS: [(&str, u64); 2] = [("net.ipv4.tcp_rmem", 6_291_456), ("net.ipv4.tcp_wmem", 4_194_304)];
 const SCALING: &str = "net.ipv4.tcp_window_scaling";
-/// Below this part of the kernel's own limit, someone has chosen a small one.
+/// Divisor of the kernel's own limit: below the quotient, someone has deliberately set a small limit.
 const SMALL: u64 = 8;
 
 fn check(case: &TuningCase<'_>) -> Vec<RuleOutcome> {

@@ -1,4 +1,4 @@
-//! vCPUs on another node than the NIC.
+//! vCPUs on a node other than the NIC's.
 
 use super::vhost_node::{nic_node, of_guest};
 use crate::{

@@ -1,4 +1,4 @@
-//! vhost workers on another node than the NIC.
+//! vhost workers on a node other than the NIC's.
 
 use vtax_host::inspect::{HostGuest, HostThread};
 use vtax_model::cpus::CpuSet;

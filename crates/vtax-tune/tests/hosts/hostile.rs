@@ -1,4 +1,4 @@
-//! Hosts whose files are missing, unreadable, nonsensical or too long. Nothing unknown is claimed.
+//! Hosts whose files are missing, unreadable, nonsensical or too long. Rules claim nothing that is unknown.
 
 use std::{fs, os::unix::fs::symlink, process::Command};
 
@@ -11,7 +11,7 @@ use super::*;
 const CASES: [(TuningGoal, Option<Duration>); 2] =
     [(TuningGoal::Both, None), (TuningGoal::Latency, Some(Duration::from_micros(100)))];
 
-/// A rule's claim: that something is wrong, OK or not applicable.
+/// Returns the rules' claims that something is wrong, OK or not applicable.
 fn claims(host: &HostFacts, (goal, rtt): (TuningGoal, Option<Duration>)) -> BTreeSet<String> {
     let found = check(&TuningCase { host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None });
     let wrong = |found: &vtax_tune::CheckedRule<TuningFinding>| {
@@ -21,14 +21,14 @@ fn claims(host: &HostFacts, (goal, rtt): (TuningGoal, Option<Duration>)) -> BTre
     found.findings.iter().map(wrong).chain(says).collect()
 }
 
-/// Rules that report that they are undetermined because of this file.
+/// Returns the number of rules that are undetermined because of this file.
 fn doubts(host: &HostFacts, case: (TuningGoal, Option<Duration>), file: &str) -> usize {
     let (goal, rtt) = case;
     let found = check(&TuningCase { host, observed: None, goal, rtt: rtt.map(given).as_ref(), path: None });
     found.unknown.iter().filter(|says| says.says.contains(file)).count()
 }
 
-/// With each of the files of a well host spoilt in turn, no claim is made that wasn't made before.
+/// Spoils each file of a healthy host in turn, and asserts that rules make no new claim.
 fn assert_nothing_new(spoil: impl Fn(&Machine, &str) -> HostFacts, is_told: bool) {
     let well = Machine::kvm_host();
     for case in CASES {
@@ -51,7 +51,7 @@ fn an_unreadable_file_gives_no_finding() {
     assert_nothing_new(|well, file| well.facts_of(well.tree().with_unreadable(file)), true);
 }
 
-/// Any text is good in these.
+/// Files in which any text is valid.
 const WORDS: [&str; 10] = [
     "comm",
     "cmdline",
@@ -65,7 +65,7 @@ const WORDS: [&str; 10] = [
     "control",
 ];
 
-/// Some chips never report where an interrupt is delivered, and some nodes have only memory. Then these are empty.
+/// Files that may be empty: some chips never report where an interrupt is delivered, and some nodes have only memory.
 const EMPTY: [&str; 2] = ["effective_affinity_list", "cpulist"];
 
 #[test]
@@ -84,7 +84,7 @@ fn a_nonsensical_file_gives_no_finding() {
     }
 }
 
-/// Numbers that no kernel writes, and missing files: no rule panics, and each text is printed on one line.
+/// With numbers that no kernel writes and with missing files, no rule panics, and each text is printed on one line.
 #[test]
 fn odd_numbers_and_missing_files_are_survived() {
     let well = Machine::kvm_host();
@@ -136,7 +136,7 @@ fn names_of_links_can_forge_nothing() {
     assert!(!text.contains(|c: char| c.is_control() && c != '\n') && !text.contains("\nGood"), "{text}");
 }
 
-/// Files of a real directory, as the kernel and a disk have them.
+/// Files in a real directory.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -156,7 +156,7 @@ impl Folder {
         Machine::default().facts_of(SystemRoot::at(self.0.path()))
     }
 
-    /// A defect of a file.
+    /// Returns the defect of a file.
     fn why(&self, file: &str) -> String {
         let facts = self.facts();
         let found = facts.unusable.iter().find(|unusable| unusable.file == file);
@@ -170,7 +170,7 @@ fn files_that_are_too_long_or_fail_are_reported() {
     let long = fs::File::create(folder.0.path().join("proc/cmdline")).expect("a file");
     long.set_len(300 << 20).expect("a file with a hole");
     assert_eq!(folder.why("/proc/cmdline"), "it has more than 4 MiB");
-    // An endless one, a pipe that nobody writes to, and one that fails with EIO.
+    // An endless file, a pipe without a writer, and a file that fails with EIO.
     let wmem = folder.0.path().join("proc/sys/net/ipv4/tcp_wmem");
     symlink("/dev/zero", &wmem).expect("a link");
     assert_eq!(folder.why("/proc/sys/net/ipv4/tcp_wmem"), "it is not a text file");
@@ -198,7 +198,7 @@ fn a_million_interrupts_are_not_looked_at_one_by_one() {
     assert!(folder.why("/proc/interrupts").contains("more than 65536"), "{}", folder.why("/proc/interrupts"));
 }
 
-/// Between looking and changing, another program may write anything.
+/// Between the check and the change, another program may write anything.
 #[test]
 fn a_plan_of_files_that_changed_fails_with_the_name_of_the_file() {
     let folder = Folder::new();

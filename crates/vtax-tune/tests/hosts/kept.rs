@@ -1,4 +1,4 @@
-//! Which of the changes proposed by rules can persist across a reboot.
+//! Persistence across a reboot of the changes that rules propose.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn kept_of(host: &Machine, rules: &[&str]) -> (TempDir, KeptPlan) {
     kept(host, &proposals)
 }
 
-/// With the host's files on the disk.
+/// Like [`kept_of`], for given proposals: the host's files are written to the disk first.
 fn kept(host: &Machine, proposals: &[Proposal]) -> (TempDir, KeptPlan) {
     let root = tempfile::tempdir().expect("a folder");
     for folder in ["proc", "sys", "etc/sysctl.d", "etc/udev/rules.d"] {
@@ -90,7 +90,7 @@ fn interrupts_and_settings_of_modules_are_reported_with_what_would_keep_them() {
     assert_eq!(plan.not_kept.len(), plan.changes.len());
 }
 
-/// A steering mask of a NIC, by the NIC's place on the bus.
+/// The rule for a NIC's steering mask matches the NIC by its PCI address.
 #[test]
 fn a_file_of_a_link_is_a_rule_of_udev() {
     let mut host = Machine::kvm_host();
@@ -112,7 +112,7 @@ fn each_page_states_the_persistence_of_its_changes() {
         let case = TuningCase { host: &facts, observed: None, goal: *goal, rtt: rtt.as_ref(), path: None };
         let found = check(&case).findings.into_iter().filter(|found| found.rule == *rule);
         let proposals: Vec<Proposal> = found.flat_map(|found| found.says.proposals().to_vec()).collect();
-        // Links without a device are of no concern here, and neither are those that only the kernel knows.
+        // Links without a device are irrelevant here, and so are settings that exist only in the kernel.
         let in_files = |proposal: &Proposal| match &proposal.setting {
             HostSetting::Sysctl { .. } | HostSetting::InterruptCpus { .. } => true,
             HostSetting::Sysfs { path, .. } => !path.raw().contains("vnet"),

@@ -11,7 +11,7 @@ use vtax_host::inspect::{HostFacts, NicSource, SystemRoot};
 use vtax_model::nic::{Coalescing, NicFacts, Rings};
 use vtax_tune::{HostSetting, Proposal};
 
-/// A host that isn't there.
+/// A fake host.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Machine {
     files: BTreeMap<String, String>,
@@ -33,19 +33,19 @@ impl Machine {
         SystemRoot::invented(&self.files)
     }
 
-    /// Reports of its drivers, and other files.
+    /// Returns the facts of these files with the reports of this host's drivers.
     pub(crate) fn facts_of(&self, tree: SystemRoot) -> HostFacts {
         HostFacts::read(&tree, self)
     }
 
-    /// Its files, one of each kind: of those whose paths differ only in numbers, the last.
+    /// Returns the paths of its files, one of each kind: of those that differ only in numbers, the last.
     pub(crate) fn paths(&self) -> Vec<String> {
         let kind = |path: &String| path.replace(|c: char| c.is_ascii_digit(), "");
         let kinds: BTreeMap<String, &String> = self.files.keys().map(|path| (kind(path), path)).collect();
         kinds.into_values().cloned().collect()
     }
 
-    /// A link that is switched on and small.
+    /// Adds a link that is up and has a small MTU.
     pub(crate) fn odd_link(&mut self, name: &str, index: u32) {
         self.link(name, index, 600, 1);
     }
@@ -59,7 +59,8 @@ impl Machine {
         machine
     }
 
-    /// Writes what `proposals` change and the files of `/etc` below a directory. Links and threads are not among them.
+    /// Writes the files that `proposals` change and those of `/etc` below a directory. Links and threads are not
+    /// included.
     pub(crate) fn write_to(&self, root: &Path, proposals: &[Proposal]) {
         let changed: BTreeSet<String> = proposals.iter().filter_map(file).collect();
         let wanted = |path: &String| path.starts_with("etc/") || path.ends_with("/ifindex") || changed.contains(path);
@@ -130,7 +131,8 @@ impl Machine {
         }
     }
 
-    /// `sockets` with this many CPUs each, each socket a NUMA node, each core with two threads.
+    /// Returns a machine with this many sockets and CPUs per socket. Each socket is a NUMA node, and each core has two
+    /// threads.
     fn with_cpus(sockets: u32, each: u32) -> Machine {
         let mut machine = Machine::default();
         let all = sockets * each;
@@ -197,8 +199,7 @@ impl Machine {
         self.nics.insert(name.to_owned(), NicFacts { offloads, ..NicFacts::default() });
     }
 
-    /// A NIC whose interrupts, numbered from `interrupts.start`, are delivered to the CPUs given by
-    /// `to`.
+    /// A NIC whose interrupts, numbered from `interrupts.start`, are delivered to the CPUs given by `to`.
     fn device(
         &mut self,
         name: &str,
@@ -322,7 +323,7 @@ impl Machine {
         machine
     }
 
-    /// A machine of two virtual CPUs, on which this project was tried.
+    /// A machine with two virtual CPUs, on which vtax was developed.
     pub(crate) fn two_vcpus() -> Machine {
         Machine::recorded(include_str!("recorded/two-vcpus.txt"), include_str!("recorded/two-vcpus.json"))
     }
@@ -343,7 +344,7 @@ impl Machine {
     }
 }
 
-/// The file that a proposal changes.
+/// Returns the file that a proposal changes.
 fn file(proposal: &Proposal) -> Option<String> {
     match &proposal.setting {
         HostSetting::Sysctl { key, .. } => Some(format!("proc/sys/{}", key.replace('.', "/"))),

@@ -1,4 +1,4 @@
-//! All rules on the files of invented hosts and of a recorded one, with settings made bad one by one.
+//! All rules on the files of invented hosts and of a recorded one, with one bad setting at a time.
 
 mod hostile;
 mod kept;
@@ -19,7 +19,7 @@ fn given(time: Duration) -> PathRtt {
     PathRtt { time, source: RttSource::Given }
 }
 
-/// The command's output in short form.
+/// Returns the command's output in short form.
 fn told(check: &HostCheck) -> String {
     let mut text = String::new();
     for found in &check.findings {
@@ -60,8 +60,7 @@ fn a_laptop_with_short_round_trips_sleeps_too_deep() {
     insta::assert_snapshot!(told(&checked(&Machine::laptop(), TuningGoal::Latency, Some(Duration::from_micros(200)))));
 }
 
-/// As in the source: 8 sockets of 20 CPUs, and a 10 GbE port whose interrupts are delivered to all
-/// of them.
+/// As in the source: 8 sockets of 20 CPUs, and a 10 GbE port whose interrupts are delivered to all of them.
 #[test]
 fn eight_sockets_spread_their_network_work() {
     let rtt = Some(Duration::from_millis(100));
@@ -104,7 +103,7 @@ fn a_machine_without_files_has_no_finding() {
 /// A bad setting, the goal and the round trip for which it is bad, and the rule that must find it.
 type Planted = (&'static str, fn(&mut Machine), TuningGoal, Option<u64>);
 
-/// On a host where all is well.
+/// Bad settings, each on an otherwise healthy host.
 const PLANTED: &[Planted] = &[
     ("tcp-buffers", |host| host.put("proc/sys/net/ipv4/tcp_wmem", "4096 4096 8192"), TuningGoal::Both, None),
     ("tcp-buffers", |host| host.put("proc/sys/net/ipv4/tcp_rmem", "4096 -1 8192"), TuningGoal::Both, None),
@@ -152,15 +151,14 @@ fn only_injected_settings_are_found() {
         let check = checked(&host, *goal, rtt.map(Duration::from_micros));
         let found: Vec<&str> = check.findings.iter().map(|finding| finding.rule).collect();
         assert!(found.contains(rule), "{rule} is not among {found:?}");
-        // A bad interrupt is on another node and on another socket, and is reported for both
-        // reasons.
+        // A bad interrupt is on another node and on another socket, and is reported for both reasons.
         let same = |other: &str| [*rule, "irq-node", "host-cpus"].contains(&other);
         let latency = |other: &str| goal == &TuningGoal::Latency && ["c-states", "coalescing"].contains(&other);
         assert!(found.iter().all(|other| same(other) || latency(other)), "{rule}: {found:?}");
     }
 }
 
-/// A rule is satisfied with its own proposal, whatever that is.
+/// A rule is satisfied with its own proposal.
 #[test]
 fn a_rule_is_satisfied_with_its_own_proposal() {
     let well = Machine::kvm_host();
@@ -171,7 +169,7 @@ fn a_rule_is_satisfied_with_its_own_proposal() {
         let check = checked(&host, *goal, rtt);
         let found = check.findings.iter().filter(|finding| finding.rule == *rule);
         let proposals: Vec<_> = found.flat_map(|finding| finding.says.proposals()).collect();
-        // Counters of what was lost before stay.
+        // These rules also read counters of earlier losses, which the change does not reset.
         if proposals.is_empty() || ["backlog", "ring-size"].contains(rule) {
             continue;
         }
@@ -181,8 +179,8 @@ fn a_rule_is_satisfied_with_its_own_proposal() {
     }
 }
 
-/// A bridge follows its smallest port. A change of both once failed: after that of the port, the bridge had another MTU
-/// than planned.
+/// A bridge follows its smallest port. A change of both once failed: after the port's change, the bridge's MTU was not
+/// the planned one.
 #[test]
 fn only_the_port_of_a_bridge_is_reported_for_a_small_mtu() {
     let mut host = Machine::kvm_host();
@@ -199,7 +197,7 @@ fn only_the_port_of_a_bridge_is_reported_for_a_small_mtu() {
 const DROPS: (&str, &str) = ("proc/net/softnet_stat", "000fffff 00000fff 0 0 0 0 0 0 0 0 0 0 0");
 const BACKLOG: &str = "proc/sys/net/core/netdev_max_backlog";
 
-/// The drops of a zone's check were called good: the kernel shows a zone the counters, and not the setting.
+/// Drops in a zone were once reported as OK: the kernel shows the counters to a zone, but not the setting.
 #[test]
 fn drops_in_a_zone_are_not_called_good() {
     let mut host = Machine::kvm_host();
@@ -210,7 +208,7 @@ fn drops_in_a_zone_are_not_called_good() {
     assert!(told(&check.unknown) && !told(&check.good), "{check:#?}");
 }
 
-/// Two findings proposed different values for one setting.
+/// Two findings once proposed different values for one setting.
 #[test]
 fn a_backlog_that_is_small_and_drops_is_reported_once() {
     let mut host = Machine::kvm_host();
@@ -220,7 +218,7 @@ fn a_backlog_that_is_small_and_drops_is_reported_once() {
     assert!(found.len() == 1 && found[0].says.proposals()[0].to_string().ends_with("1 -> 1000"), "{found:#?}");
 }
 
-/// Set, the test writes the pages instead of comparing them.
+/// Environment variable. If it is set, the test writes the pages instead of comparing them.
 const WRITE: &str = "VTAX_WRITE_PAGES";
 
 #[test]

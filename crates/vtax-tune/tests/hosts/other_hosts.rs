@@ -1,4 +1,4 @@
-//! Hosts of kinds that rules have misread: what their links are, what an old kernel doesn't report, isolated CPUs.
+//! Hosts that rules once misread: unusual links, old kernels that report less, isolated CPUs.
 
 use vtax_tune::{CheckedRule, HostCheck, TuningFinding, TuningGoal, TuningRemedy};
 
@@ -13,7 +13,7 @@ fn check_of(machine: &Machine) -> HostCheck {
     check
 }
 
-/// Each finding as its rule and its object.
+/// Returns the rule and the object of each finding.
 fn found(machine: &Machine) -> Vec<(&'static str, String)> {
     let check = check_of(machine);
     check.findings.iter().map(|found| (found.rule, found.says.object.raw().to_owned())).collect()
@@ -132,7 +132,7 @@ fn counts_that_show_a_bad_place_are_believed() {
     assert_eq!(rules, [("host-cpus", "p1p1".to_owned()), ("irq-node", "p1p1".to_owned())]);
 }
 
-/// They were delivered to many CPUs since boot: where they are delivered now is unknown.
+/// The interrupts were delivered to many CPUs since boot, so their current destination is unknown.
 #[test]
 fn interrupts_that_moved_or_never_came_cannot_be_judged() {
     let mut machine = Machine::named("no-effective-affinity");
@@ -214,7 +214,7 @@ fn changes_use_the_cpus_that_are_free() {
     }
 }
 
-/// Someone has given a guest isolated CPUs, on another node than the NIC's.
+/// A guest has been given isolated CPUs on a node other than the NIC's.
 #[test]
 fn threads_on_isolated_cpus_are_not_moved() {
     let mut machine = Machine::kvm_host();
@@ -225,7 +225,7 @@ fn threads_on_isolated_cpus_are_not_moved() {
     of_threads.for_each(|found| assert_eq!(found.says.proposals(), [], "{found:#?}"));
 }
 
-/// No CPU is left to steer to.
+/// No CPU remains for steering.
 #[test]
 fn steering_and_queues_without_a_free_cpu_are_left_alone() {
     for isolated in ["0-15", "8-15"] {
@@ -237,7 +237,7 @@ fn steering_and_queues_without_a_free_cpu_are_left_alone() {
     }
 }
 
-/// A driver that lets the kernel choose: a change would be refused.
+/// With a driver that lets the kernel choose, a change would be refused.
 #[test]
 fn interrupts_that_the_kernel_places_are_not_found() {
     let mut machine = Machine::named("representors");

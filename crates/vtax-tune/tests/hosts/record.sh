@@ -1,15 +1,15 @@
 #!/bin/sh
-# Prints the files of this machine that rules look at, each line of a file after its path: record.sh > recorded/NAME.txt
-# A NUL is printed as \0. To see the links of another network namespace, run it in that, with a /sys of its own:
+# Prints the files of this machine that rules read, each line prefixed with the file's path: record.sh > recorded/NAME.txt
+# A NUL is printed as \0. For the links of another network namespace, run it in that namespace, with a separate /sys:
 # ip netns exec NAME unshare --mount sh -c 'mount -t sysfs none /sys && sh record.sh'
-# NAME.json beside it has what the drivers tell: HostFacts::read(&SystemRoot::live(), &LiveNics).nics as JSON.
-# Nothing that names the machine's user or its network's addresses is among them.
+# NAME.json next to it has the reports of the drivers: HostFacts::read(&SystemRoot::live(), &LiveNics).nics as JSON.
+# The output names neither the machine's user nor its network's addresses.
 set -eu
 
 show() {
     for file in "$@"; do
         [ -r "$file" ] && [ -f "$file" ] || continue
-        # Files of the kernel say nothing of their length, and some can't be read.
+        # The kernel's files don't report their length, and some cannot be read.
         cat "$file" 2>/dev/null | sed 's/\x00/\\0/g' | awk -v path="${file#/}" '{ print path ":" $0 }'
     done
 }

@@ -1,4 +1,4 @@
-//! The tree of control groups that has the controller of cpusets.
+//! The hierarchy of control groups with the cpuset controller.
 
 use std::{fs, path::PathBuf};
 
@@ -8,14 +8,14 @@ use vtax_sys::process::{Pid, ProcessId};
 use super::{CONTROLLER, SUBTREE};
 use crate::{error::ChangeError, host::HostAccess};
 
-/// Mounted control groups with cpusets.
+/// A mounted hierarchy of control groups with the cpuset controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpusetHierarchy {
     pub(super) version: CpusetVersion,
     mount: PathBuf,
 }
 
-/// Version of control groups. Both exist: a machine may have cpusets in the first and other controllers in the second.
+/// Version of control groups. A machine may use both: cpusets in version 1 and other controllers in version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpusetVersion {
@@ -23,12 +23,12 @@ pub enum CpusetVersion {
     V2,
 }
 
-/// Controllers that work for threads (Documentation/admin-guide/cgroup-v2.rst). A group that enables another one for the
-/// groups below it cannot have a threaded one there.
+/// Controllers that support threads (Documentation/admin-guide/cgroup-v2.rst). A group that enables any other
+/// controller for the groups below it cannot have a threaded group there.
 const THREADED: [&str; 4] = ["cpu", "cpuset", "perf_event", "pids"];
 
 impl CpusetVersion {
-    /// File with the threads of a group.
+    /// Returns the file that lists the threads of a group.
     pub(super) fn list(self) -> &'static str {
         match self {
             CpusetVersion::V1 => "tasks",
@@ -38,15 +38,15 @@ impl CpusetVersion {
 }
 
 impl CpusetHierarchy {
-    /// The one of this machine. None if there is none: the controller is not mounted, or not built into the kernel.
+    /// Returns the hierarchy of this machine. None if the controller isn't mounted or isn't built into the kernel.
     pub fn find(host: &mut HostAccess) -> Result<Option<CpusetHierarchy>, ChangeError> {
         let mounts = host.read_proc(None, "self/mountinfo")?.unwrap_or_default();
         let found = mounts.lines().filter_map(CpusetHierarchy::of_mount);
         Ok(found.min_by_key(|found| found.version == CpusetVersion::V2))
     }
 
-    /// A line of proc_pid_mountinfo(5). The groups in `/proc` are those below the root of the tree, so a mount of a part of
-    /// it doesn't have them.
+    /// Parses a line of proc_pid_mountinfo(5). Groups in `/proc` are paths from the root of the hierarchy, so a mount
+    /// of only a part of it isn't usable.
     fn of_mount(line: &str) -> Option<CpusetHierarchy> {
         let (mount, kind) = line.split_once(" - ")?;
         let mut mount = mount.split_ascii_whitespace().skip(3);
@@ -64,13 +64,13 @@ impl CpusetHierarchy {
         self.mount.join(group.trim_start_matches('/'))
     }
 
-    /// The group of a thread. None if there is no such thread.
+    /// Returns the group of a thread. None if there is no such thread.
     pub fn group_of(&self, host: &mut HostAccess, process: ProcessId, tid: Pid) -> Result<Option<String>, ChangeError> {
         let text = host.read_proc(None, &format!("{}/task/{tid}/cgroup", process.pid))?;
         Ok(text.and_then(|text| self.group_in(&text).map(str::to_owned)))
     }
 
-    /// A line is `NUMBER:CONTROLLERS:GROUP`, and that of version 2 has no controllers.
+    /// Finds the group. A line is `NUMBER:CONTROLLERS:GROUP`; in that of version 2, the controllers are empty.
     fn group_in<'a>(&self, text: &'a str) -> Option<&'a str> {
         text.lines().find_map(|line| {
             let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
@@ -82,7 +82,7 @@ impl CpusetHierarchy {
         })
     }
 
-    /// Returns true if vtax may make a group for threads below this one.
+    /// Returns true if vtax can create a group for threads below this one.
     pub fn can_confine(&self, group: &str) -> bool {
         let directory = self.directory(group);
         let text = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default();
@@ -97,7 +97,7 @@ impl CpusetHierarchy {
     }
 }
 
-/// Returns true if a list of controllers has this one.
+/// Returns true if a list of controllers contains this one.
 pub(super) fn names(list: &str, controller: &str) -> bool {
     list.split_ascii_whitespace().any(|name| name == controller)
 }

@@ -15,15 +15,15 @@ pub(super) const ELEMENTS_SET: u16 = 2;
 pub(super) const ELEMENTS: u16 = 3;
 pub(super) const ELEMENT_KEY: u16 = 1;
 
-/// Limit on the changes of one call, which are one message to the kernel and must fit the socket's buffer.
+/// Maximum number of changes per call: they are sent in one message, which must fit the socket's buffer.
 const MOST: usize = 1000;
 
-/// A change to the filter, which is in force when the call returns.
+/// A change to the filter, in effect when the call returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MacChange {
     /// Restricts a port: only addresses that it owns pass, and others are counted.
     Restrict(IfName),
-    /// Ends the restriction of a port. The port's counter is lost.
+    /// Lifts the restriction of a port. The port's counter is lost.
     Free(IfName),
     /// Adds an address to those that the port owns.
     Allow(IfName, MacAddr),
@@ -32,10 +32,10 @@ pub enum MacChange {
 }
 
 impl Nft {
-    /// Makes all of these changes, or none. Changes already in force are ignored.
+    /// Applies all of these changes, or none. Changes already in effect are ignored.
     ///
     /// # Errors
-    /// `ENOENT` if the switch has no table, or if something to be removed isn't there.
+    /// `ENOENT` if the switch has no table, or if something to be removed doesn't exist.
     pub fn change_mac_filter(&mut self, switch: &SwitchName, changes: &[MacChange]) -> Result<()> {
         if changes.len() > MOST {
             let why = "at most 1000 per call: use several calls";
@@ -109,7 +109,7 @@ mod tests {
         );
     }
 
-    /// A name of 15 bytes has one zero after it, as the kernel's `iifname` has.
+    /// A name of 15 bytes is followed by one zero, as in the kernel's `iifname`.
     #[test]
     fn keys_are_as_the_kernel_loads_them() {
         let port = "abcdefghijklmno".parse().unwrap();

@@ -1,7 +1,7 @@
 //! Messages of nf_tables as the kernel reads them: `linux/netfilter/nf_tables.h`.
 //!
-//! The few messages that a table of MAC addresses needs are written here. The crates for all of them either call a C
-//! library or bring twenty thousand generated lines.
+//! Only the few messages that a table of MAC addresses needs are implemented. The crates that cover all of nf_tables
+//! either call a C library or add twenty thousand generated lines.
 
 use netlink_packet_core::DefaultNla;
 
@@ -28,7 +28,7 @@ const LOOKUP_SREG: u16 = 2;
 const IMMEDIATE_DREG: u16 = 1;
 const IMMEDIATE_DATA: u16 = 2;
 
-/// Registers of 16 bytes. Each follows the previous one, so a long key can begin in one and end in the next.
+/// Registers of 16 bytes. They are contiguous, so a long key can span two of them.
 pub(super) const FIRST: u32 = libc::NFT_REG_1 as u32;
 pub(super) const SECOND: u32 = libc::NFT_REG_2 as u32;
 /// Offset of the source address in an Ethernet header, and its length.
@@ -71,7 +71,7 @@ pub(super) fn lines(requests: &[(NetlinkRequest, u16)]) -> Vec<String> {
     requests.iter().flat_map(message).collect()
 }
 
-/// Returns a number attribute. nf_tables has its numbers in network order.
+/// Returns a number attribute. nf_tables uses network byte order.
 pub(super) fn number(kind: u16, value: u32) -> DefaultNla {
     DefaultNla::new(kind, value.to_be_bytes().to_vec())
 }
@@ -85,19 +85,19 @@ pub(super) fn key_of(data: &[u8]) -> Option<&[u8]> {
     crate::netlink::reply::attribute(data, DATA_VALUE)
 }
 
-/// Loads the name of the port on which the frame arrived, with zeros up to 16 bytes.
+/// Returns the expression that loads the name of the port on which the frame arrived, padded with zeros to 16 bytes.
 pub(super) fn load_port() -> DefaultNla {
     expression("meta", &[number(META_DREG, FIRST), number(META_KEY, libc::NFT_META_IIFNAME as u32)])
 }
 
-/// Loads the frame's source address.
+/// Returns the expression that loads the frame's source address.
 pub(super) fn load_source() -> DefaultNla {
     let base = number(PAYLOAD_BASE, libc::NFT_PAYLOAD_LL_HEADER as u32);
     let place = [number(PAYLOAD_OFFSET, SOURCE_AT), number(PAYLOAD_LEN, SOURCE_LENGTH)];
     expression("payload", &[&[number(PAYLOAD_DREG, SECOND), base][..], &place].concat())
 }
 
-/// Continues only if the set contains what is loaded.
+/// Returns the expression that continues only if the set contains the loaded key.
 pub(super) fn is_in(set: &str) -> DefaultNla {
     expression("lookup", &[text_attribute(LOOKUP_SET, set), number(LOOKUP_SREG, FIRST)])
 }

@@ -23,7 +23,7 @@ type Elements<T> = fn(&[u8]) -> Option<Vec<T>>;
 pub struct MacFilter {
     /// Switch whose ports the table restricts, according to the table's name.
     pub switch: SwitchName,
-    /// Owner of the table. None if it has no mark; then only its name is like those of ours.
+    /// Owner of the table. None if it has no mark: then only its name resembles vtax's.
     pub mark: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Nft {
         })
     }
 
-    /// Returns the restricted ports, and the frames of each that were dropped since then.
+    /// Returns the restricted ports, each with the frames dropped since it was restricted.
     ///
     /// # Errors
     /// `ENOENT` if the switch has no table.
@@ -70,7 +70,7 @@ impl Nft {
 }
 
 impl MacFilter {
-    /// Parses a table. An empty result if the table isn't ours; none if it has no name.
+    /// Parses a table. `Some(None)` if the table isn't vtax's; `None` if it has no name.
     pub(in crate::netlink) fn parse(body: &[u8]) -> Option<Option<Self>> {
         let attributes = body.get(HEADER..)?;
         let name = attribute(attributes, TABLE_NAME).and_then(text)?;
@@ -110,7 +110,7 @@ fn elements<T>(body: &[u8], parse: fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
     each_attribute(list).filter(|(kind, _)| *kind == LIST_ELEM).map(|(_, element)| parse(element)).collect()
 }
 
-/// Returns the comment among the data of other programs: type, length, bytes.
+/// Returns the comment from a table's user data, a list of entries with type, length and bytes.
 fn comment(mut data: &[u8]) -> Option<String> {
     while let [kind, length, rest @ ..] = data {
         let (value, behind) = rest.split_at_checked(usize::from(*length))?;
@@ -126,7 +126,7 @@ fn number64(value: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(value.get(..8)?.try_into().ok()?))
 }
 
-/// A port with its counter, as reported by the kernel.
+/// Returns a port with its counter, as reported by the kernel.
 #[cfg(test)]
 pub(super) fn counted() -> crate::netlink::request::NetlinkRequest {
     use super::message::{named, value};

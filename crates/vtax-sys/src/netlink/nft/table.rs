@@ -11,7 +11,7 @@ use crate::error::{Feature, Result, SysError};
 use crate::netlink::request::{NetlinkRequest, nested, text_attribute};
 use crate::netlink::socket::Subject;
 
-/// Prefix of the names of our tables.
+/// Prefix of the names of vtax's tables.
 const PREFIX: &str = "vtax-";
 /// Longest name of a switch.
 const LONGEST: usize = 64;
@@ -61,7 +61,7 @@ impl SwitchName {
         format!("{PREFIX}{}", self.0)
     }
 
-    /// Returns the switch of a table; none if the table isn't ours.
+    /// Returns the switch of a table; none if the table isn't vtax's.
     pub(super) fn of_table(table: &str) -> Option<Self> {
         table.strip_prefix(PREFIX)?.parse().ok()
     }
