@@ -6,7 +6,7 @@
 //! begins a comment.
 //!
 //! Names in the article stand for names of this machine. Numbers differ between machines: in the columns of [`FREE`]
-//! and outside tables, only their format is compared. A number that the article does not show legibly is `unknown`.
+//! and outside tables, only their format is compared. vtax prints `unknown` for a number that it cannot read.
 
 use std::iter::Peekable;
 
