@@ -82,7 +82,7 @@ fn compare(command: &Command<'_>, names: Names<'_>, printed: &str) {
     assert!(rest.is_empty(), "{}", told(&format!("more lines: {rest:?}")));
 }
 
-/// Omitted lines have the same format as the others.
+/// Skips omitted lines, which must have the same format as the others.
 fn skip<'a>(
     lines: &mut Peekable<impl Iterator<Item = &'a str>>,
     is_next: impl Fn(&str) -> bool,

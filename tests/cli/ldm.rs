@@ -512,7 +512,7 @@ fn unsupported_words_are_refused_with_the_reason_and_change_nothing() {
     }
 }
 
-/// A bench with a fake ssh, whose only host has a separate results directory.
+/// Returns a bench with a fake ssh, whose only host has a separate results directory.
 fn with_remote() -> Bench {
     let bench = Bench::new();
     let (bin, there) = (bench.path().join("bin"), bench.path().join("there"));

@@ -51,7 +51,7 @@ pub(crate) fn lost(server: &Server) {
     server.assert_as(&before);
 }
 
-/// `io create-vf`, killed before each call that changes something, or before every N-th one if `VTAX_CRASH` is N.
+/// Kills `io create-vf` before each call that changes something, or before every N-th one if `VTAX_CRASH` is N.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let before = server.inventory();

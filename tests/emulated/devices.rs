@@ -101,7 +101,7 @@ pub(crate) fn function(server: &Server) {
     server.assert_as(&before);
 }
 
-/// The function and the vnet are on one switch, whose uplink is the physical function, in VLAN 7.
+/// Measures the function and the vnet on one switch, whose uplink is the physical function, in VLAN 7.
 fn measured_at_one_switch(domain: &Domain<'_>, vf: &str) {
     let server = domain.server;
     domain.ldm("stop mars");
@@ -232,7 +232,7 @@ pub(crate) fn root_domain(server: &Server) {
     server.assert_as(&before);
 }
 
-/// mars, which owns a root complex, connects venus to the wire, in a VLAN.
+/// Lets mars, which owns a root complex, connect venus to the wire, in a VLAN.
 fn serves(domain: &Domain<'_>) {
     let near = domain.server.near();
     domain.ldm(&format!("add-vsw net-dev={FAR} outer-vsw mars"));
@@ -268,8 +268,8 @@ fn serves(domain: &Domain<'_>) {
     domain.ldm("rm-vsw outer-vsw");
 }
 
-/// vtax is killed once vfio-pci has the function, and the next command releases it. Later a journal is unreadable, but
-/// the claim shows the owner.
+/// Kills vtax once vfio-pci has the function, which the next command releases. Later a journal is unreadable, but the
+/// claim shows the owner.
 pub(crate) fn killed(server: &Server) {
     let domain = Domain::new(server);
     server.make_vf();
@@ -309,7 +309,7 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// `ldm bind` with a function, killed before each call that changes something, or before every N-th one if `VTAX_CRASH`
+/// Kills `ldm bind` with a function before each call that changes something, or before every N-th one if `VTAX_CRASH`
 /// is N.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
@@ -342,7 +342,7 @@ pub(crate) fn crashes(server: &Server) {
     server.destroy_vf();
 }
 
-/// Refused changes change nothing.
+/// Checks that refused changes change nothing.
 pub(crate) fn refusals(server: &Server) {
     let domain = Domain::new(server);
     let vf = &format!("{NEAR_NAME}.VF0");

@@ -119,7 +119,7 @@ samples = 4
 duration = "200ms"
 "#;
 
-/// A study is measured in the server and stored outside, including samples that were stored when vtax was killed. The
+/// Measures a study in the server and stores it outside, including samples that were stored when vtax was killed. The
 /// lab that vtax left in the server, with the function in it, is removed when the run is resumed.
 pub(crate) fn study(server: &Server) {
     let bench = server.bench();

@@ -150,7 +150,7 @@ impl Switch {
         assert_eq!(seen, expected);
     }
 
-    /// The host sends through the bridge itself, once the bridge is a member of a VLAN.
+    /// Checks that the host sends through the bridge itself once the bridge is a member of a VLAN.
     fn the_host_takes_part(&mut self) {
         self.rtnl.add_address(self.bridge, "192.0.2.1/24".parse().expect("an address")).expect("it is added");
         let send = |switch: &Switch, what: &str| {
@@ -182,7 +182,7 @@ impl Switch {
         self.wire.received(SILENCE);
     }
 
-    /// An address has the same owner with any tag.
+    /// Checks that an address has the same owner with any tag.
     fn addresses_are_owned(&self) {
         let mut nft = Nft::open_in(&self.ns).expect("a socket");
         let vsw: SwitchName = "admin-vsw".parse().expect("a name");

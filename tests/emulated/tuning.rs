@@ -49,7 +49,7 @@ fn placement(server: &Server) {
     assert_eq!(Placed::read(server), planted);
 }
 
-/// The node of this host's NIC is not reported, but the kernel spreads the NIC's interrupts over all CPUs.
+/// The kernel reports no node for this host's NIC, and spreads its interrupts over all CPUs.
 fn both_sockets(server: &Server) {
     let host = "t-tune/sut";
     let check = checked(server, host);

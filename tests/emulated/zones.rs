@@ -71,7 +71,7 @@ pub(crate) fn whole_nic(server: &Server) {
     server.assert_as(&before);
 }
 
-/// A lab takes functions that exist, and releases them in their previous state.
+/// Checks that a lab takes functions that exist, and releases them in their previous state.
 pub(crate) fn lent(server: &Server) {
     let before = server.inventory();
     server.make_vf();

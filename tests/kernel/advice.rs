@@ -1,4 +1,4 @@
-//! Advice on this machine: what has not been measured gets commands, and these commands decide it.
+//! Advice on this machine: for unmeasured requirements there are commands, which decide them.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Virtual disks of domains: nobody else uses their backends, they are added and removed while a domain runs, and those
+//! Virtual disks of domains: their backends are exclusive, they are added and removed while a domain runs, and those
 //! with several paths switch to the next one without losing written data.
 
 use std::{
@@ -28,7 +28,7 @@ fn file(bench: &Bench, name: &str, size: u64) -> PathBuf {
     path
 }
 
-/// Host with the domain mars, which has the disk `data` in a file.
+/// Returns a host with the domain mars, which has the disk `data` in a file.
 fn with_disk<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -225,7 +225,7 @@ fn states(host: &Host<'_>) -> Vec<String> {
     list.lines().filter_map(state).collect()
 }
 
-/// Host with the domain mars, which runs and has a disk with two paths to `lun.img`.
+/// Returns a host with the domain mars, which runs and has a disk with two paths to `lun.img`.
 fn with_paths<'a>(bench: &'a Bench, lab: &'a str, properties: &str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -266,7 +266,7 @@ impl Load {
         }
     }
 
-    /// Waits until a block that isn't on the disk yet was reported. Earlier reports may still be in the pipe.
+    /// Waits until a block that was not on the disk before is reported. Earlier reports may still be in the pipe.
     fn go_beyond(&mut self, backing: &Path) {
         let content = fs::read(backing).expect("a file of the test");
         let is_there = |number: &u64| content[*number as usize * 512..].starts_with(format!("{number:08}").as_bytes());
@@ -307,7 +307,7 @@ fn end(host: &Host<'_>) {
     assert!(!host.folder().join("mars").exists());
 }
 
-/// Way in which the active daemon fails: it exits immediately, or doesn't answer.
+/// Makes the active daemon fail repeatedly, by a kill or a hang, and checks that no write is lost.
 fn loses_nothing(lab: &str, by: &str, rounds: usize) {
     let bench = Bench::new();
     let host = with_paths(&bench, lab, "");

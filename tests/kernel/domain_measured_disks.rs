@@ -27,7 +27,7 @@ const LONG: [&str; 6] = ["--disk-test", "random:reads=50,range=4MiB", "--samples
 /// A distribution's fio needs more memory than a domain's own programs.
 const MEMORY: &str = "256m";
 
-/// Host with the domain mars, which runs and has the disk `data` in a file.
+/// Returns a host with the domain mars, which runs and has the disk `data` in a file.
 fn with_mars<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -134,7 +134,7 @@ fn a_domains_disk_is_measured_next_to_its_file_on_the_host() {
     assert!(fs::metadata(other).is_err(), "the host's file was made for the run");
 }
 
-/// Unmeasurable disks are refused before anything is written.
+/// Checks that unmeasurable disks are refused before anything is written.
 fn refusals(host: &Host<'_>) {
     let bench = host.bench;
     let told = |words: &[&str], code: &str, text: &str| {
@@ -186,7 +186,7 @@ fn refusals(host: &Host<'_>) {
     }
 }
 
-/// Ctrl-C, a kill, a domain that is stopped: fio ends, the run reports why, and can be resumed later.
+/// After Ctrl-C, a kill, or the stop of its domain, fio exits, and the run reports the reason and can be resumed.
 #[test]
 fn nothing_continues_in_a_domain_when_its_run_has_ended() {
     let bench = Bench::new();

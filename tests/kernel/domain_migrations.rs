@@ -28,7 +28,7 @@ fn available() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
-/// An idle guest of 128 MiB takes some seconds at 100 Mbit/s, and twice as long at half that rate.
+/// Checks the estimate: an idle guest of 128 MiB takes some seconds at 100 Mbit/s, and twice as long at half that rate.
 fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
     let seconds = |megabits: u32| {
         let words = format!("migrate-domain -n --json --bandwidth {megabits}M mars t-ldm-mig/peer");

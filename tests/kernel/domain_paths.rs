@@ -112,7 +112,7 @@ fn a_domain_is_measured_by_its_nics_and_keeps_no_address() {
     refusals(&host);
 }
 
-/// Unmeasurable domains are refused before anything is changed.
+/// Checks that unmeasurable domains are refused before anything is changed.
 fn refusals(host: &Host<'_>) {
     let told = |words: &str, code: &str, texts: &[&str]| {
         let refused = refused(host, words);

@@ -13,7 +13,7 @@ use super::{
     domains::Host,
 };
 
-/// Two domains; the CPUs of venus are `cpus`.
+/// Writes a file with two domains; the CPUs of venus are `cpus`.
 fn file(bench: &Bench, cpus: &Value) {
     let mars = json!({ "cpus": { "vcpus": 1 }, "memory": 134_217_728, "failure_policy": "reset" });
     let venus = json!({ "cpus": cpus, "memory": 134_217_728, "masters": ["mars"] });

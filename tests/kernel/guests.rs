@@ -130,7 +130,7 @@ fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
     }
 }
 
-/// Before vtax catches the signal, the signal itself ends vtax. A shell reports 130 for both.
+/// Returns the status as a shell reports it: 130 also for a vtax that the signal ended before vtax could catch it.
 fn shell_status(output: &Output) -> Option<i32> {
     output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal))
 }

@@ -96,7 +96,7 @@ fn a_guest_is_booted_used_lost_and_removed() {
     assert!(processes_of(bench.path()).is_empty(), "something goes on");
 }
 
-/// Every image contains one program, which accepts commands.
+/// Runs commands in the guest, whose image contains a single program.
 fn commands_run_inside(bench: &Bench, built: &Value) {
     let version = bench.printed(&["lab", "exec", "t-vm", "db", "--", "/init", "--version"]);
     assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");

@@ -10,7 +10,7 @@ use super::{
     studies::assert_schema,
 };
 
-/// Three hosts on a switch.
+/// Returns the file of a lab with three hosts on a switch.
 fn lab(more: &str, of_switch: &str, of_wire: &str) -> String {
     format!(
         r#"
