@@ -138,7 +138,8 @@ fn words(text: &str) -> Vec<&str> {
     text.split(' ').collect()
 }
 
-/// State that a disk enters once the only sample of a run has started, whether the sample is stored, and the run's message.
+/// Fault of a disk that begins once the only sample of a run has started, whether the sample is stored, and the run's
+/// message.
 const FAULTS: [(&str, bool, &str); 4] = [
     ("0 8192 error", false, "an I/O failed: Input/output error"),
     ("0 8192 flakey /dev/ram4 0 1 1", false, "an I/O failed: Input/output error"),
