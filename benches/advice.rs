@@ -1,6 +1,6 @@
-//! Time of an advice over the figures of 10,000 runs.
+//! Time for advice based on the figures of 10,000 runs.
 //!
-//! `cargo bench --package vtax-model --bench advice`; no privilege needed. The target is 200 ms.
+//! `cargo bench --package vtax-model --bench advice`; no privileges required. The target is 200 ms.
 
 use std::{error::Error, hint::black_box, time::Instant};
 
@@ -21,7 +21,7 @@ const ROLES: [FigureRole; 5] =
 const REQUIRED: &str = "guests = 12\np50 = \"90us\"\np99 = \"150us\"\np999 = \"1ms\"\nbandwidth = \"2G\"\n\
                         host-cpu-at-most = 3.0\nmigrate = \"live\"\n";
 
-/// Each run has all figures of one method.
+/// Returns the figures of all runs. Each run has all figures of one method.
 fn figures() -> Vec<MeasuredFigure> {
     let variants = MethodVariant::all();
     let of_run = |run: u32| {

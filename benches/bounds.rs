@@ -1,8 +1,8 @@
-//! Every verb that reads or writes something that grows, at its documented bound (docs/bounds.md): nothing takes more
+//! Every command that reads or writes data that can grow, at the documented bound (docs/bounds.md): none may take more
 //! than 2 s.
 //!
-//! `cargo bench --bench bounds [-- PART…]`, as root: domains are kept by root alone. No domain is bound, and nothing is measured.
-//! Times are of the whole program; CPU time hardly depends on what else runs.
+//! `cargo bench --bench bounds [-- PART…]`, as root, because only root can have domains. No domain is bound, and
+//! nothing is measured. Times are of the whole program; CPU time hardly depends on other load.
 
 #[path = "../tests/many_runs.rs"]
 mod many_runs;
@@ -91,7 +91,7 @@ impl Bench {
         self.row("trend", &samples, &["results", "trend", "--study", "demo"])
     }
 
-    /// Everything that shows a run of as many rounds as there may be.
+    /// Runs every command that shows a run, with the maximum number of rounds.
     fn reports(&self) -> Outcome<()> {
         let long = self.state("long")?;
         let run = vtax_synthetic::built_in("demo");
@@ -114,10 +114,10 @@ impl Bench {
         self.row("long", &format!("two such runs, {samples} samples each"), &["results", "compare", "long-0", "long-1"])
     }
 
-    /// A page as a browser gets it. The times are those of the server for this page.
+    /// Gets pages as a browser does. The CPU time is that of the server for each page.
     fn ui(&self) -> Outcome<()> {
         many_runs::store_in(&self.state("listed")?, RUNS);
-        // More of them have too many samples for one page.
+        // More than two such runs have too many samples for one page.
         let all: Vec<String> = (0..2).map(|number| format!("id=long-{number}")).collect();
         for (state, what, path) in [
             ("listed", format!("{RUNS} runs"), "/".to_owned()),
@@ -188,7 +188,7 @@ impl Bench {
         self.row("xml", &what, &["ldm", "init-system", "-i", text(&xml)?])
     }
 
-    /// Runs vtax once. One call is enough to see that a verb isn't linear.
+    /// Runs vtax once. One call suffices to show that a command is not linear.
     fn row(&self, state: &str, what: &str, arguments: &[&str]) -> Outcome<()> {
         let (begun, before) = (Instant::now(), cpu_seconds()?);
         let status = self.command(state).args(arguments).stdout(Stdio::null()).status()?;
@@ -211,7 +211,7 @@ impl Bench {
     }
 }
 
-/// The CPU time of all programs that have ended.
+/// Returns the CPU time of all child processes that have exited.
 fn cpu_seconds() -> Outcome<f64> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok((used.user_time().num_microseconds() + used.system_time().num_microseconds()) as f64 / 1e6)
@@ -237,7 +237,7 @@ fn store_results(run: &Run, state: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Stores a run of [`ROUNDS`], each with the samples of one of the first ones. Returns how many samples it has.
+/// Stores a run of [`ROUNDS`] rounds, which repeat the samples of the first rounds. Returns the number of samples.
 fn store_rounds(run: &Run, state: &Path, id: &str) -> Outcome<usize> {
     let mut header = run.header.clone();
     let planned = header.rounds();
@@ -255,10 +255,10 @@ fn store_rounds(run: &Run, state: &Path, id: &str) -> Outcome<usize> {
     Ok(stored)
 }
 
-/// A running `vtax ui`, which ends with this value.
+/// A running `vtax ui`, which is killed when the value is dropped.
 struct UiServer {
     child: Child,
-    /// As it printed it: `http://127.0.0.1:PORT/KEY/`.
+    /// Address as printed: `http://127.0.0.1:PORT/KEY/`.
     address: String,
 }
 
@@ -283,7 +283,7 @@ impl UiServer {
         if first.contains(" 200 ") { Ok(answer.len()) } else { Err(format!("{path}: {first}").into()) }
     }
 
-    /// CPU time by proc_pid_stat(5): the fields `utime` and `stime`, in ticks of 10 ms.
+    /// Returns the CPU time from the fields `utime` and `stime` of proc_pid_stat(5), in ticks of 10 ms.
     fn cpu_seconds(&self) -> Outcome<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let (_, fields) = stat.rsplit_once(") ").ok_or("no name")?;
@@ -299,7 +299,7 @@ impl Drop for UiServer {
     }
 }
 
-/// The maximum number of netperf tests in a file, with requests of these sizes.
+/// Returns the maximum number of netperf tests in a file, with requests of these sizes.
 fn netperf(size: impl Fn(usize) -> usize) -> Vec<u8> {
     let test = |number| {
         format!(
@@ -313,7 +313,7 @@ fn netperf(size: impl Fn(usize) -> usize) -> Vec<u8> {
     (0..TESTS).map(test).collect::<String>().into_bytes()
 }
 
-/// An output of iperf3 with as many intervals as a file may have.
+/// Returns an output of iperf3 with as many intervals as a file may have.
 fn iperf3() -> Outcome<Vec<u8>> {
     let output = include_str!("../crates/vtax/src/import/fixtures/iperf3-tcp.json");
     let mut output: serde_json::Value = serde_json::from_str(output)?;
@@ -324,7 +324,7 @@ fn iperf3() -> Outcome<Vec<u8>> {
     Ok(serde_json::to_vec(&output)?)
 }
 
-/// Stores a journal of kept changes of a kernel setting that change nothing. Returns how many.
+/// Stores a journal of permanent changes of a kernel setting, none of which changes its value. Returns their number.
 fn store_journal(folder: &Path) -> Outcome<usize> {
     let mut host = HostAccess::live()?;
     let setting: SysctlKey = "net.core.somaxconn".parse()?;
@@ -350,7 +350,7 @@ fn store_journal(folder: &Path) -> Outcome<usize> {
     Ok(changes)
 }
 
-/// As `list-constraints --json` prints it.
+/// Returns a configuration in the format of `list-constraints --json`.
 fn configuration() -> Outcome<String> {
     let mut domains = Vec::new();
     for domain in 0..DOMAINS {

@@ -1,8 +1,10 @@
-//! A guest prints 10 MB on its console while there are no users, one user, and one user with 20 readers: how long the
-//! guest must wait for the console server. Its serial port is the socket of the tests: QEMU's prints far more slowly.
+//! A guest prints 10 MB on its console while there are no users, one user, or one user with 20 readers: how long the
+//! guest must wait for the console server. Its serial port is a socket of the benchmark, because QEMU's port is far
+//! slower.
 //!
-//! `cargo bench --package vtax-console --bench consoles`. Each round has all audiences, in turn. Then the largest tables
-//! (docs/bounds.md): how long until they are served, and until a client has the menu of the largest group.
+//! `cargo bench --package vtax-console --bench consoles`. Each round measures all audiences, in turn. Afterwards, the
+//! largest tables (docs/bounds.md): the time until they are served, and until a client has the menu of the largest
+//! group.
 
 #[path = "../crates/vtax-console/tests/sessions/rig.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -25,10 +27,10 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 15;
 const PRINTED: usize = 10_000_000;
 const READERS: usize = 20;
-/// Maximum number of consoles of a table.
+/// Maximum number of consoles in a table.
 const CONSOLES: u32 = 1024;
 
-/// Audience at the console.
+/// Sessions at the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Nobody,
@@ -91,7 +93,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The largest tables, once each: that is enough to see what isn't linear.
+/// Measures the largest tables once each, which suffices to show that an operation is not linear.
 fn largest() {
     println!("\n{CONSOLES} consoles, s");
     for (what, of_group) in [("a group each", 1), ("one group", CONSOLES)] {
@@ -123,7 +125,7 @@ fn largest() {
     }
 }
 
-/// All consoles, this many per group.
+/// Returns groups with all consoles, this many per group.
 fn groups(rig: &Rig, of_group: u32) -> Vec<ConsoleGroup> {
     let console = |number| {
         let domain = format!("d{number}");
@@ -140,7 +142,7 @@ fn groups(rig: &Rig, of_group: u32) -> Vec<ConsoleGroup> {
     numbers.map(group).collect()
 }
 
-/// Seconds until the server has taken all that the guest prints.
+/// Returns the seconds until the server has received all of the guest's output.
 fn print(audience: Audience) -> Outcome<f64> {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
     let mut mars = rig.guest("mars");
@@ -160,7 +162,7 @@ fn print(audience: Audience) -> Outcome<f64> {
     Ok(seconds)
 }
 
-/// A session at the console.
+/// Opens a session at the console.
 fn attend(port: u16) -> TcpStream {
     let mut client = Client::to(port);
     client.reads("options ..");

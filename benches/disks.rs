@@ -1,8 +1,8 @@
 //! vtax's figure for a disk compared with that of stand-alone fio, interleaved on one file: the ratio of IOPS.
 //!
-//! `cargo bench --package vtax-disk --bench disks [-- ROUNDS FOLDER TEST]`, as root; TEST is how a test begins. It
-//! fails if the interval of a ratio doesn't include 1, or is wider than 2 % on a side: then vtax's options change what
-//! fio measures.
+//! `cargo bench --package vtax-disk --bench disks [-- ROUNDS FOLDER TEST]`, as root; TEST is the beginning of a test.
+//! The benchmark fails if the interval of a ratio does not include 1, or extends more than 2 % to either side of 1:
+//! vtax's options would then change what fio measures.
 
 use std::{
     env,
@@ -21,7 +21,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 20;
 /// Largest allowed distance of an interval's bounds from 1.
 const MARGIN: f64 = 0.02;
-/// A test, and what someone who doesn't know vtax would write for it.
+/// A test, and the options that a user of fio would write for it.
 const TESTS: [(&str, &str); 3] = [
     (
         "random:reads=60,block=8KiB,jobs=4,range=512MiB,duration=2s,ramp=500ms",
@@ -30,12 +30,12 @@ const TESTS: [(&str, &str); 3] = [
     ("random:block=4KiB,range=512MiB,duration=2s,ramp=500ms", "--rw=randread --bs=4k --numjobs=1 --iodepth=1"),
     ("sequential:block=1MiB,depth=4,range=512MiB,duration=2s,ramp=500ms", "--rw=read --bs=1m --numjobs=1 --iodepth=4"),
 ];
-/// Other blocks in each round, like ours: repeated ones may be in some cache below the file.
+/// Uses other blocks in each round, as vtax does, because repeated ones may be in a cache below the file.
 const PLAIN: &str = "--name=plain --ioengine=io_uring --direct=1 --size=512m --time_based --runtime=2 --ramp_time=500ms \
                      --randrepeat=0 --group_reporting --output-format=json --thread";
 
 fn main() -> Outcome<()> {
-    // `cargo bench` adds --bench.
+    // cargo adds `--bench`.
     let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let rounds = words.first().and_then(|word| word.parse().ok()).unwrap_or(ROUNDS);
     let folder = words.get(1).map_or(Path::new("/var/tmp"), Path::new);
@@ -56,7 +56,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Both in each round; who begins changes from round to round.
+/// Measures both in each round, in alternating order.
 fn compare(test: DiskTest, plain: &str, file: &PathBuf, rounds: usize) -> Outcome<PairedTax> {
     let fio = FioProgram::user();
     let targets = std::slice::from_ref(file);
@@ -83,7 +83,7 @@ fn compare(test: DiskTest, plain: &str, file: &PathBuf, rounds: usize) -> Outcom
     Ok(PairedTax::of(&pairs, Confidence::P95)?)
 }
 
-/// Output of fio itself, as its users read it.
+/// Returns the IOPS that fio itself reports to its users.
 fn alone(plain: &str, file: &Path) -> Outcome<f64> {
     let mut command = Command::new("fio");
     command.args(PLAIN.split_whitespace()).args(plain.split(' ')).arg(format!("--filename={}", file.display()));

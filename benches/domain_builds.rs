@@ -1,9 +1,9 @@
-//! Two builds of vtax, compared with each other: `vtax ldm list` of 100 domains, and `bind` and `unbind` of one.
+//! Two builds of vtax compared: `vtax ldm list` of 100 domains, and `bind` and `unbind` of one domain.
 //!
 //! `cargo bench -p vtax-domain --bench domain_builds -- EARLIER LATER [ROUNDS]`, as root, with two programs, QEMU and a
 //! kernel for guests (`make kernel`). Each program finds its own agent next to it, unless `VTAX_AGENT` names one for
-//! both. Each has a separate network namespace, state and run-time files: no format is shared, and nothing of the
-//! machine changes. In each round both programs run each command once, in alternating order.
+//! both. Each has a separate network namespace, state and run-time files, so their formats may differ, and the machine
+//! is not changed. In each round both programs run each command once, in alternating order.
 
 use std::{
     env,
@@ -20,12 +20,12 @@ use vtax_sys::netns::NetNs;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const DOMAINS: usize = 100;
-/// Domains that are bound all the time, so that `list` has records to read.
+/// Number of domains that are always bound, so that `list` has records to read.
 const BOUND: usize = 2;
-/// The least that a domain can have: all of it is taken when the domain is bound.
+/// Minimum memory of a domain: all of it is allocated when the domain is bound.
 const MEMORY: &str = "96m";
 const ROUNDS: usize = 30;
-/// Timed commands. The last domain is inactive before and after them.
+/// Timed commands. Before and after them, the last domain is inactive.
 const TIMED: [&str; 3] = ["list", "bind d99", "unbind d99"];
 
 fn main() -> Outcome<()> {
@@ -35,7 +35,7 @@ fn main() -> Outcome<()> {
     let arms = [earlier?, later?];
     arms.iter().try_for_each(Arm::set_up)?;
     let mut taken: [[Vec<f64>; 2]; TIMED.len()] = Default::default();
-    // In the first round, files are read from the disk and images are built.
+    // The first round is not counted, because it reads files from the disk and builds images.
     for round in 0..=rounds {
         for (command, taken) in TIMED.iter().zip(&mut taken) {
             for place in [round % 2, (round + 1) % 2] {
@@ -50,7 +50,7 @@ fn main() -> Outcome<()> {
     report(&programs, &taken, rounds)
 }
 
-/// Returns the two programs and the number of rounds. Cargo adds `--bench`.
+/// Returns the two programs and the number of rounds. cargo adds `--bench`.
 fn arguments(words: impl Iterator<Item = String>) -> Outcome<([PathBuf; 2], usize)> {
     let words: Vec<String> = words.filter(|word| word != "--bench").collect();
     let (earlier, later, rounds) = match words.as_slice() {
@@ -68,7 +68,7 @@ fn arguments(words: impl Iterator<Item = String>) -> Outcome<([PathBuf; 2], usiz
     Ok(([found(earlier)?, found(later)?], rounds))
 }
 
-/// A program with its own host of domains.
+/// A program with a separate host of domains.
 struct Arm {
     program: PathBuf,
     state: TempDir,
@@ -97,7 +97,7 @@ impl Arm {
         missing.map_or(Ok(()), |name| Err(format!("{} doesn't list {name}", self.program.display()).into()))
     }
 
-    /// Seconds that the whole program takes.
+    /// Returns the seconds that the whole program takes.
     fn seconds(&self, words: &str) -> Outcome<f64> {
         let begun = Instant::now();
         self.ldm(words)?;
@@ -116,7 +116,7 @@ impl Arm {
     }
 }
 
-/// Nothing is left, whatever has failed.
+/// Releases all domains, even after a failure.
 impl Drop for Arm {
     fn drop(&mut self) {
         if let Err(error) = self.ldm("release") {

@@ -1,8 +1,7 @@
-//! Logical domains: `vtax ldm list` of many of them, inactive and bound, and the way of a small one from inactive to
-//! active.
+//! Logical domains: `vtax ldm list` of many of them, inactive and bound, and the time for a small one to become active.
 //!
-//! `cargo bench --bench domains`, as root, with QEMU and a kernel for guests (`make kernel`): on a host of a lab of
-//! this machine. `cargo bench --bench domains -- emulated`: on an emulated server, where domains have KVM. `--
+//! `cargo bench --bench domains`, as root, with QEMU and a kernel for guests (`make kernel`), uses a host of a lab on
+//! this machine. `cargo bench --bench domains -- emulated` uses an emulated server, where domains have KVM. `--
 //! consoles`: a domain prints 1 MB on QEMU's serial port, alternately without users and with one user and 20 readers at
 //! its console.
 
@@ -25,7 +24,7 @@ use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The least that a domain can have: all of it is taken when the domain is bound.
+/// Minimum memory of a domain: all of it is allocated when the domain is bound.
 const MEMORY: &str = "96m";
 const DOMAINS: usize = 100;
 const LISTS: usize = 15;
@@ -34,11 +33,11 @@ const PRINTS: usize = 7;
 const PRINTED: usize = 1_000_000;
 const READERS: usize = 20;
 const CONSOLE: u16 = 5990;
-/// Argument with which this program is restarted to read the console, and what it prints when ready.
+/// Argument with which this program is restarted to read the console, and its output when it is ready.
 const READ: &str = "read-console";
 const READY: &str = "reading";
 
-/// Reads the clock before and after each part of the way. The agent in the domain speaks up when its system runs.
+/// Reads the clock before and after each part. The domain's flag shows when its system runs, as its agent reports.
 const SCRIPT: &str = r#"
 now() { cut -d' ' -f1 /proc/uptime; }
 ldm() { "$@" || exit 1; }
@@ -58,7 +57,7 @@ fn main() -> Outcome<()> {
     measured
 }
 
-/// vtax with its own state.
+/// vtax with separate state.
 struct Commands {
     folder: TempDir,
     agent: PathBuf,
@@ -109,7 +108,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Duration of a domain's output, without and with readers of its console.
+    /// Measures the duration of a domain's output, without and with readers of its console.
     fn consoles(&self) -> Outcome<()> {
         self.ldm(&format!("add-vcc port-range={CONSOLE}-{CONSOLE} console primary"))?;
         self.domain("mars")?;
@@ -139,7 +138,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Returns the readers of the console, on the host of the lab, where its port is.
+    /// Starts the readers of the console on the host of the lab, where its port is.
     fn readers(&self) -> Outcome<Child> {
         let mut command = self.command(env!("CARGO_BIN_EXE_vtax"));
         command.args(["lab", "exec", "bench-domains", "sut", "--"]).arg(env::current_exe()?).arg(READ);
@@ -149,7 +148,7 @@ impl Commands {
         Ok(readers)
     }
 
-    /// Seconds until the domain's kernel has given all of it to the serial port.
+    /// Returns the seconds until the domain's kernel has sent all output to the serial port.
     fn print(&self) -> Outcome<f64> {
         let line = "x".repeat(79);
         let script = format!("yes {line} | head -c {PRINTED} >/dev/ttyS0");
@@ -159,7 +158,7 @@ impl Commands {
         Ok(begun.elapsed().as_secs_f64())
     }
 
-    /// The list of all domains: inactive ones, then half of them bound.
+    /// Lists all domains, first with all inactive, then with half of them bound.
     fn lists(&self) -> Outcome<()> {
         let names: Vec<String> = (0..DOMAINS).map(|number| format!("d{number}")).collect();
         names.iter().try_for_each(|name| self.domain(name))?;
@@ -193,7 +192,7 @@ impl Commands {
         self.vtax(&[place, &words.split(' ').collect::<Vec<_>>()].concat()).map(drop)
     }
 
-    /// The times at which each part of the way began, and the last one ended.
+    /// Returns the times at which each part began, and at which the last one ended.
     fn clock(&self) -> Outcome<Vec<f64>> {
         let vtax = env!("CARGO_BIN_EXE_vtax");
         let ran = if self.emulated {
@@ -222,8 +221,8 @@ impl Commands {
     }
 }
 
-/// One user and all readers are at the console until standard input ends. Prints the minimum that each of them has
-/// read.
+/// Opens one writing session and all reading sessions at the console until standard input ends. Prints the minimum
+/// number of bytes that each has read.
 fn read_console() -> Outcome<()> {
     let sessions = (0..=READERS).map(|_| Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, CONSOLE))?));
     let sessions = sessions.collect::<Outcome<Vec<TcpStream>>>()?;
@@ -239,7 +238,7 @@ fn read_console() -> Outcome<()> {
     Ok(())
 }
 
-/// Reads what the console shows, and counts it.
+/// Reads the output of the console, and counts the bytes.
 fn drain(session: &TcpStream) -> Outcome<JoinHandle<usize>> {
     let mut session = session.try_clone()?;
     Ok(thread::spawn(move || {

@@ -1,8 +1,8 @@
-//! Our engines next to each other, interleaved in one run: what polling, many flows and
-//! segmentation change, as ratios of rounds.
+//! vtax's engines compared with each other, interleaved in one run: the effect of polling, many flows and segmentation,
+//! as ratios of rounds.
 //!
-//! `cargo bench --bench engines [-- WORD]`, as root. The side that sends or asks is pinned to the
-//! first CPU that we may use, the other to the second; tests of two threads have both.
+//! `cargo bench --bench engines [-- WORD]`, as root. The side that sends data or requests is pinned to the first
+//! available CPU, the other side to the second; tests with two threads use both CPUs on each side.
 
 use std::{
     error::Error,
@@ -48,14 +48,14 @@ fn main() -> Outcome<()> {
     outcome
 }
 
-/// One way to run a test.
+/// A way to run a test.
 #[derive(Clone, Copy)]
 struct Way {
     transport: Transport,
     workload: Workload,
     streams: u32,
     options: TestOptions,
-    /// True if each endpoint has both CPUs.
+    /// True if each endpoint may use both CPUs.
     both_cpus: bool,
 }
 
@@ -77,7 +77,7 @@ impl<'lab> Ring<'lab> {
         Ok(Ring { sut, peer, agents: [agent(lab, sut)?, agent(lab, peer)?], cpus })
     }
 
-    /// Runs all contests, or those whose names contain the word given after `--`.
+    /// Runs all comparisons, or those whose names contain the word given after `--`.
     fn fight(&self) -> Outcome<()> {
         println!("{ROUNDS} rounds of {DURATION}; ratios of the first to the second with 95 % intervals\n");
         for transport in [Transport::Tcp, Transport::Udp] {
@@ -111,7 +111,7 @@ impl<'lab> Ring<'lab> {
     }
 
     fn fought(&self, name: &str, unit: &str, first: Way, second: Way, figure: impl Fn(&Figures) -> f64) -> Outcome<()> {
-        // cargo itself passes `--bench` to every benchmark.
+        // cargo passes `--bench` to every benchmark.
         let word = std::env::args().skip(1).find(|word| word != "--bench").unwrap_or_default();
         if !name.contains(&word) {
             return Ok(());

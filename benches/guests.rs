@@ -1,9 +1,9 @@
-//! Cost of a guest: the time until it is usable, compared with that of its bare kernel, the way
-//! from `vtax lab up` to a first sample, and memory.
+//! Cost of a guest: the time until it is usable, compared with that of its bare kernel; the time from `vtax lab up` to
+//! a first sample; and memory.
 //!
 //! `cargo bench --bench guests`, as root, with QEMU and a kernel for guests (`make kernel`). Both boots have the same
-//! image and the same arguments, except for the kernel's last word: with `--version` the agent as first process prints
-//! its version and exits, with `--guest` it sets the guest up and serves.
+//! image and the same arguments, except for the last word of the kernel's command line: with `--version`, the agent as
+//! first process prints its version and exits; with `--guest`, it sets up the guest and serves.
 
 use std::{
     error::Error,
@@ -28,7 +28,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const ROUNDS: usize = 7;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at what QEMU writes into a file, and at what vtax has of memory.
+/// Interval between polls of QEMU's log and of vtax's memory.
 const GLANCE: Duration = Duration::from_millis(2);
 const BOUND: f64 = 1.3;
 
@@ -48,7 +48,7 @@ fn main() -> Outcome<()> {
     phases(&world, &agent)
 }
 
-/// A guest as vtax starts it, in a namespace where QEMU makes the tap itself.
+/// A guest as vtax starts it, in a namespace where QEMU itself creates the tap.
 struct Stand {
     launch: Launch,
     namespace: NetNs,
@@ -66,7 +66,7 @@ impl Stand {
         Ok(Stand { launch, namespace: NetNs::scratch()?, folder })
     }
 
-    /// Starts QEMU with this as the kernel's last word, instead of `--guest`.
+    /// Starts QEMU with this last word on the kernel's command line, instead of `--guest`.
     fn start(&self, last_word: &str) -> Outcome<Running> {
         for file in fs::read_dir(self.folder.path())? {
             fs::remove_file(file?.path())?;
@@ -86,7 +86,7 @@ impl Stand {
         running.until_said(&self.launch.console_log(), "vtax-agent ")
     }
 
-    /// Seconds from QEMU's start until the agent has opened its port, and until it has answered.
+    /// Returns the seconds from QEMU's start until the agent has opened its port, and until it has answered.
     fn whole(&self) -> Outcome<[f64; 2]> {
         let running = self.start("--guest")?;
         let (log, socket) = (self.launch.console_log(), self.launch.agent_socket());
@@ -101,7 +101,7 @@ impl Stand {
     }
 }
 
-/// A QEMU that ends when it isn't needed any longer.
+/// A QEMU that is killed when the value is dropped.
 struct Running {
     begun: Instant,
     child: Child,
@@ -130,7 +130,7 @@ impl Drop for Running {
     }
 }
 
-/// The guest next to its bare kernel, in rounds of both in random order.
+/// Compares the guest with its bare kernel, in rounds of both in random order.
 fn boots(stand: &Stand) -> Outcome<()> {
     let Launch { accel, vcpus, memory, qemu, .. } = &stand.launch;
     println!("a guest of {vcpus} vCPU and {memory} under {accel} (QEMU {}); {ROUNDS} rounds\n", qemu.version);
@@ -167,7 +167,7 @@ fn coin() -> io::Result<bool> {
     Ok(byte[0] & 1 == 1)
 }
 
-/// From `vtax lab up` to a first sample, with an empty cache and with a full one.
+/// Measures the time from `vtax lab up` to a first sample, with an empty cache and with a full one.
 fn phases(world: &World, agent: &Path) -> Outcome<()> {
     let bench = Commands::new(agent)?;
     println!("from `vtax lab up` with two guests to a first sample in one, s:");
@@ -211,26 +211,26 @@ fn memory(world: &World, measuring: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// From `guests: first sample begun in 0.3 s, 0.4 s since the start`.
+/// Returns the second time in a line such as `guests: first sample started in 0.3 s, 0.4 s since the start`.
 fn first_sample(told: &str) -> Option<f64> {
     let line = told.lines().find(|line| line.contains("first sample started"))?;
     line.split(", ").nth(1)?.split(' ').next()?.parse().ok()
 }
 
-/// vtax with its own image cache, in which only the verdict on KVM is from before: to find that
-/// out takes longer than all the rest, once a boot of the host.
+/// vtax with a separate image cache, which contains only an earlier verdict on KVM: determining it takes longer than
+/// everything else, but is done only once per boot of the host.
 struct Commands {
     folder: TempDir,
     agent: PathBuf,
     kernel: PathBuf,
 }
 
-/// Result of one attempt.
+/// Result of one command.
 struct Ran {
     printed: String,
     told: String,
     seconds: f64,
-    /// KiB, at most.
+    /// Peak memory in KiB.
     memory: u64,
 }
 
@@ -239,7 +239,7 @@ impl Commands {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("lab.toml"), lab(2))?;
         fs::create_dir_all(folder.path().join("cache/vtax"))?;
-        // If KVM works, there may be no need to remember it.
+        // If KVM works, there may be no stored verdict.
         let _ = fs::copy(image::cache()?.join("kvm"), folder.path().join("cache/vtax/kvm"));
         Ok(Commands { folder, agent: agent.to_owned(), kernel: Kernel::find(None)?.image })
     }
@@ -256,7 +256,7 @@ impl Commands {
         let output = thread::spawn(move || child.wait_with_output());
         let mut memory = 0;
         while !output.is_finished() {
-            // Gone with the process.
+            // The figure disappears with the process.
             memory = peak(pid).unwrap_or(memory);
             thread::sleep(GLANCE);
         }
@@ -270,13 +270,13 @@ impl Commands {
     }
 }
 
-/// In KiB (proc_pid_status(5)).
+/// Returns the peak memory of a process in KiB (proc_pid_status(5)).
 fn peak(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The lab goes when the bench is done with it, however that ends.
+/// Takes the lab down when dropped.
 struct Down<'a> {
     bench: &'a Commands,
 }

@@ -1,8 +1,8 @@
-//! The knee of a proof next to the knee of many loads.
+//! The knee from a proof compared with the knee from many loads.
 //!
-//! `cargo bench --bench knees -- [RUNS]`, as root, on a machine with two CPUs at least. The I/O side is the responder of a
-//! lab's path, alone on one CPU; each request costs it a known time. The load comes from another CPU, at random times. A
-//! proof measures four loads, as `vtax size prove` does; the other loads are what it did not see.
+//! `cargo bench --bench knees -- [RUNS]`, as root, on a machine with at least two CPUs. The I/O side is the responder
+//! of a lab's path, alone on one CPU; each request costs it a known time. The load comes from another CPU, at random
+//! times. A proof measures four loads, as `vtax size prove` does; the comparison uses nine others.
 
 mod two_hosts;
 
@@ -16,13 +16,13 @@ use vtax_model::{
 
 use two_hosts::{Outcome, TwoHosts, said};
 
-/// Time of a request at the I/O side in µs, and an estimate of what the kernel adds.
+/// Time of a request at the I/O side in µs, and an estimate of the time that the kernel adds.
 const REQUEST_US: f64 = 100.0;
 const KERNEL_US: f64 = 6.0;
 /// Loads of a proof, and those of the comparison.
 const PROOF: [f64; 4] = [0.5, 0.65, 0.8, 0.92];
 const MANY: [f64; 9] = [0.45, 0.52, 0.59, 0.66, 0.72, 0.78, 0.84, 0.89, 0.94];
-/// Limit of p99 in service times: what a queue with constant times has at 70 % (M/D/1).
+/// Limit of p99 in service times: p99 of a queue with constant service times at 70 % utilization (M/D/1).
 const LIMIT: f64 = 7.3;
 const ROUNDS: [u32; 2] = [3, 9];
 
@@ -60,7 +60,7 @@ impl TwoHosts {
         Ok(Knee::of(&points, limit)?)
     }
 
-    /// One point for each sample of the row with the known cost.
+    /// Returns one point for each sample of the row with the known cost.
     fn points(&self, per_second: f64, rounds: u32) -> Outcome<Vec<KneePoint>> {
         let study = format!(
             "id = \"knees\"\ntitle = \"Knees\"\nbaseline = \"native\"\n{}\

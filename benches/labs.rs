@@ -1,7 +1,7 @@
-//! Building and removing a lab of zones on a bridge, next to the same made by the `ip` command:
-//! once with a process for each command, as scripts do it, once with `ip -batch`.
+//! Building and removing a lab of zones on a bridge, compared with building the same lab by the `ip` command: with a
+//! process per command, as scripts do it, and with `ip -batch`.
 //!
-//! `cargo bench --bench labs`, as root. Each size is taken in rounds, the three ways in turn.
+//! `cargo bench --bench labs`, as root. Each size is measured in rounds, which alternate between the three ways.
 
 use std::{
     error::Error,
@@ -19,7 +19,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const SIZES: [usize; 3] = [10, 100, 500];
 const ROUNDS: usize = 3;
 
-/// Milliseconds to build and to remove.
+/// Time to build and to remove a lab, in milliseconds.
 #[derive(Default, Clone, Copy)]
 struct Times {
     up: f64,
@@ -82,8 +82,8 @@ fn ours(world: &World, zones: usize) -> Outcome<Times> {
     Ok(Times { up, down })
 }
 
-/// The commands that make the same lab, and those that remove it. Only their own names are
-/// removed, and they carry this process's id.
+/// Returns the commands that build the same lab, and those that remove it. They remove only names that contain this
+/// process's id.
 fn commands(zones: usize) -> (Vec<String>, Vec<String>) {
     let name = |part: &str| format!("vb{}-{part}", process::id());
     let (sut, peer) = (name("sut"), name("peer"));
@@ -129,7 +129,7 @@ fn by_commands(zones: usize) -> Outcome<Times> {
     Ok(Times { up, down })
 }
 
-/// `-n` is an option of the process, not of a line: a batch for each namespace in turn.
+/// Runs a batch for each namespace, because `-n` is an option of the process and not of a line.
 fn by_batch(zones: usize) -> Outcome<Times> {
     let (up, down) = commands(zones);
     let (up, ()) = timed(|| batches(&up))?;
@@ -149,7 +149,7 @@ fn batches(commands: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// The namespace of `-n NAMESPACE command`, and the command.
+/// Splits `-n NAMESPACE command` into the namespace and the command.
 fn in_namespace(command: &str) -> (Option<&str>, &str) {
     let split = command.strip_prefix("-n ").and_then(|rest| rest.split_once(' '));
     split.map_or((None, command), |(namespace, line)| (Some(namespace), line))

@@ -1,14 +1,14 @@
-//! Detection and false alarms of simulated meshes with 1,000 and 10,000 hosts.
+//! Detection rate and false alarms in simulated meshes of 1,000 and 10,000 hosts.
 //!
-//! `cargo bench --package vtax-fleet --bench mesh`; no privilege needed. 20 of 1,000 hosts are slow in one or both
-//! directions, 5 % of the tests are disturbed and 2 % of the paths are slow. The targets are 19 of 20 slow directions
-//! found where the plan promises to, and at most one fast host named among 1,000.
+//! `cargo bench --package vtax-fleet --bench mesh`; no privileges required. 20 of 1,000 hosts are slow in one or both
+//! directions, 5 % of the tests are disturbed and 2 % of the paths are slow. The targets: 19 of 20 slow directions are
+//! found where the plan promises to find them, and at most one fast host in 1,000 is named.
 
 #[path = "../crates/vtax-fleet/src/simulated.rs"]
 #[allow(dead_code, reason = "the unit tests use more of it")]
 mod simulated;
 
-/// The modules of the crate that the simulation uses, because it is also a part of the crate's unit tests.
+/// Names that the simulation, which is also part of the crate's unit tests, imports from the crate's modules.
 mod campaign {
     pub(crate) use vtax_fleet::{Campaign, MeshEvent, PairTester, TestOutcome};
 }

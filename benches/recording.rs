@@ -1,6 +1,6 @@
 //! Cost of recording a transaction.
 //!
-//! `cargo bench --bench recording`; no privilege needed.
+//! `cargo bench --bench recording`; no privileges required.
 
 use std::{hint::black_box, time::Instant};
 
@@ -20,7 +20,7 @@ fn main() {
     );
 }
 
-/// Nanoseconds for each value recorded; values as a path of 20 to 80 µs has them.
+/// Returns the nanoseconds per value recorded, for values like those of a path of 20 to 80 µs.
 fn recorded() -> f64 {
     let mut histogram = Histogram::new();
     let cost = each(|value| histogram.record(black_box(value)));
@@ -28,7 +28,7 @@ fn recorded() -> f64 {
     cost
 }
 
-/// Nanoseconds for each value made.
+/// Returns the nanoseconds per value generated.
 fn walked() -> f64 {
     each(|value| {
         black_box(value);

@@ -1,6 +1,6 @@
 //! Cost of showing a run of 100,000 samples, and of listing 10,000 runs.
 //!
-//! `cargo bench --bench results`; no privilege needed. Times are of the whole program, from its start to its end.
+//! `cargo bench --bench results`; no privileges required. Times are of the whole program, from start to exit.
 
 #[path = "../tests/many_runs.rs"]
 mod many_runs;
@@ -42,7 +42,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Runs vtax several times, once before to have the file in memory.
+/// Runs vtax several times, after one run that loads the file into memory.
 fn timed(state: &Path, arguments: &[&str]) -> Outcome<()> {
     seconds(state, arguments)?;
     let mut taken = (0..ROUNDS).map(|_| seconds(state, arguments)).collect::<Outcome<Vec<f64>>>()?;
@@ -61,7 +61,7 @@ fn seconds(state: &Path, arguments: &[&str]) -> Outcome<f64> {
     if status.success() { Ok(taken) } else { Err(format!("vtax {} {status}", arguments.join(" ")).into()) }
 }
 
-/// Stores the samples of a run repeatedly as those of later rounds. Returns the size of the store in bytes.
+/// Stores the samples of a run repeatedly, as those of later rounds. Returns the size of the store in bytes.
 fn store_samples(run: &Run, state: &Path) -> Outcome<u64> {
     let planned = run.header.rounds();
     let a_round = run.samples.len() / planned as usize;

@@ -1,9 +1,9 @@
-//! Cost of the emulated server: its boot, and inside it a lab with one more virtual function, for a
-//! zone or for a KVM guest.
+//! Cost of the emulated server: its boot, and a lab in it with one more virtual function, for a zone or for a KVM
+//! guest.
 //!
 //! `cargo bench --bench server`, as root, with QEMU and a kernel for guests (`make kernel`), while no emulated server
-//! is up. Each round boots a server, and builds its labs in its own order. Builds in the server are timed by the clock
-//! of the server, which is also the clock of its timeouts.
+//! is up. Each round boots a server, and builds the labs in random order. Builds in the server are timed by the
+//! server's clock, which is also the clock of its timeouts.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +23,9 @@ use vtax_stats::{Confidence, Pair, PairedTax, Summary};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const ROUNDS: usize = 5;
-/// Each guest has the least memory that the agent's image boots in comfortably: the server has 4 GiB.
+/// Memory of each guest: the minimum with which the agent's image boots comfortably. The server has 4 GiB.
 const GUEST: &str = "160 MiB";
-/// Reads the clock before, between and after.
+/// Reads the clock before, between and after the two commands.
 const SCRIPT: &str = r#"
 now() { cut -d' ' -f1 /proc/uptime; }
 now; "$0" lab up "$1" >/dev/null || exit; now; "$0" lab down bench-server >&2 || exit; now"#;
@@ -37,7 +37,7 @@ enum Load {
     Guests(usize),
 }
 
-/// As many as an igb can have, and as many guests as boot in a minute or two on the one CPU of the server.
+/// At most as many functions as an igb supports, and as many guests as boot in a minute or two on the server's one CPU.
 const LOADS: [Load; 8] = [
     Load::Zones(0),
     Load::Zones(1),
@@ -49,11 +49,11 @@ const LOADS: [Load; 8] = [
     Load::Guests(3),
 ];
 
-/// The compared pair: the second with the first.
+/// The pairs to compare: the second load with the first.
 const GROWTH: [[Load; 2]; 3] =
     [[Load::Zones(0), Load::Zones(1)], [Load::Zones(1), Load::Zones(7)], [Load::Guests(1), Load::Guests(3)]];
 
-/// Seconds to build a lab, and to take it down.
+/// Time to build a lab and to take it down, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     up: f64,
@@ -69,7 +69,7 @@ fn main() -> Outcome<()> {
         let server = bench.server()?;
         boots.push(begun.elapsed().as_secs_f64());
         eprintln!("round {round} of {ROUNDS}: booted in {:.2} s", begun.elapsed().as_secs_f64());
-        // The first has the trial of KVM with it, and what is read of vtax's files for the first time.
+        // The first lab includes the test of KVM, and reads vtax's files for the first time.
         first.push(bench.lab(Load::Guests(1))?.up);
         for load in shuffled(LOADS)? {
             let took = bench.lab(load)?;
@@ -150,14 +150,14 @@ fn shuffled<const N: usize>(loads: [Load; N]) -> Outcome<Vec<Load>> {
     Ok(keyed.into_iter().map(|(_, load)| load).collect())
 }
 
-/// vtax with its own state. Its caches are the user's: whether they are full is not what is asked.
+/// vtax with separate state. It uses the user's caches, because their contents are not the subject of this benchmark.
 struct Commands {
     folder: TempDir,
     agent: PathBuf,
     kernel: PathBuf,
 }
 
-/// Gone when the round is done with it, however that ends.
+/// A running server, which is taken down when the value is dropped.
 struct Server<'a>(&'a Commands);
 
 impl Drop for Server<'_> {

@@ -1,8 +1,8 @@
 //! Detection of known costs, and the rate of false positives.
 //!
-//! `cargo bench --bench truths -- [RUNS_WITH_KNOWN_COSTS] [RUNS_OF_ROWS_ALIKE] [RUNS_OF_MANY_COSTS]`, as root. Runs are
-//! studies of the path's own cost, by the program itself, between two hosts of a lab. All rows have the same two ends:
-//! what they differ by is what the responder waits, or nothing.
+//! `cargo bench --bench truths -- [RUNS_WITH_KNOWN_COSTS] [RUNS_OF_ROWS_ALIKE] [RUNS_OF_MANY_COSTS]`, as root. Each run
+//! is a study under controlled conditions, by vtax itself, between two hosts of a lab. All rows have the same two
+//! endpoints and differ only in the responder's delay, if at all.
 
 mod two_hosts;
 
@@ -11,7 +11,7 @@ use std::env;
 use serde_json::Value;
 use two_hosts::{Outcome, TwoHosts, said};
 
-/// Rows and what their responder waits, in µs.
+/// Rows and the delays of their responders, in µs.
 const KNOWN: [(&str, f64); 4] = [("shared-ip", 0.0), ("veth", 0.3), ("bridge", 1.0), ("macvlan", 3.0)];
 /// Delays of responders in runs that only count intervals, in µs.
 const WAITS: [f64; 6] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0];
@@ -30,7 +30,7 @@ fn main() -> Outcome<()> {
 }
 
 impl TwoHosts {
-    /// A run of a study whose rows all have the same ends.
+    /// Runs a study whose rows all have the same endpoints, and returns its result.
     fn run(&self, rows: &[&str], matrix: &str, path: &str, planted: &str) -> Outcome<Value> {
         let study = format!(
             "id = \"truths\"\ntitle = \"Truths\"\nbaseline = \"native\"\n{}\
@@ -41,12 +41,12 @@ impl TwoHosts {
         );
         self.write("study.toml", &study)?;
         let output = self.vtax(&["run", "study.toml", "--mode", "controlled", "--json"])?;
-        // On a busy machine a sample may fail: the run ends with 1 then, and has the others.
+        // On a busy machine a sample may fail: the run then exits with 1, but has the other samples.
         serde_json::from_slice(&output.stdout).map_err(|_| said(&output))
     }
 
-    /// As in the demo's plan. What is promised: with 80 % power a run shows the differences that it claims to detect.
-    /// It claims so for rows of which it shows nothing, such as the one that has no cost.
+    /// Runs studies like the demo's plan. Each run must show, with 80 % power, the differences that it claims to be
+    /// able to detect. It makes this claim for rows in which it shows no difference, such as the one without a cost.
     fn known_costs(&self, runs: usize) -> Outcome<()> {
         let rows = KNOWN.map(|(row, _)| row);
         let planted = planted(&KNOWN);
@@ -82,7 +82,7 @@ impl TwoHosts {
         Ok(())
     }
 
-    /// Short runs, each with other costs: 95 % of the intervals are to contain what was planted.
+    /// Runs short studies with varying costs: 95 % of the intervals must contain the injected cost.
     fn many_costs(&self, runs: usize) -> Outcome<()> {
         let rows = KNOWN.map(|(row, _)| row);
         let path = "samples = 24\npasses = 4\nduration = \"4ms\"\nstream_duration = \"8ms\"\nwarmup = \"10ms\"";
@@ -113,7 +113,7 @@ impl TwoHosts {
         Ok(())
     }
 
-    /// Short runs of rows that don't differ: each difference that is shown is a false alarm.
+    /// Runs short studies of rows that do not differ: each difference shown is a false alarm.
     fn rows_alike(&self, runs: usize) -> Outcome<()> {
         let rows = ["shared-ip", "veth"];
         let path = "samples = 10\npasses = 2\nduration = \"4ms\"\nstream_duration = \"8ms\"\nwarmup = \"5ms\"";
@@ -142,7 +142,7 @@ impl TwoHosts {
     }
 }
 
-/// A run's result for a known cost.
+/// Result of a run for a known cost.
 #[derive(Clone)]
 struct Found {
     cost: f64,
@@ -157,7 +157,7 @@ impl Found {
     fn of(tax: Option<&Value>) -> Outcome<Found> {
         let tax = tax.ok_or("no tax of a row that was measured")?;
         let number = |key: &str| tax[key].as_f64().unwrap_or(f64::NAN);
-        // How long the responders really waited, which is 1 to 2 % longer than asked.
+        // The delay that the responders really had, which is 1 to 2 % longer than configured.
         let planted = tax["planted"].as_f64().ok_or("no responder reported its delays")?;
         Ok(Found {
             cost: number("delta"),
@@ -170,8 +170,8 @@ impl Found {
     }
 }
 
-/// The waits of a study's responders. All wait for at least [`LEAST_WAIT`]: how far a wait exceeds its end, about half of
-/// what reading the clock takes, then is the same for all.
+/// Returns the delays of a study's responders. Each is at least [`LEAST_WAIT`], so that the amount by which a wait ends
+/// late (about half the time to read the clock) is the same for all.
 fn planted(waits: &[(&str, f64)]) -> String {
     let others = ["native", "shared-ip"].iter().filter(|row| waits.iter().all(|(planted, _)| planted != *row));
     let all = waits.iter().copied().chain(others.map(|row| (*row, 0.0)));
@@ -184,7 +184,7 @@ fn tax<'a>(result: &'a Value, row: &str, transport: &str, test: &str, of: &str) 
     cell["taxes"].as_array()?.iter().find(|tax| tax["of"] == of)
 }
 
-/// `median (least to most)`.
+/// Formats `median (least to most)`.
 fn range(values: &[f64], factor: f64, unit: &str) -> String {
     let mut sorted: Vec<f64> = values.iter().filter(|value| value.is_finite()).map(|value| value * factor).collect();
     sorted.sort_by(f64::total_cmp);

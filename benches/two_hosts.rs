@@ -16,7 +16,7 @@ pub(crate) struct TwoHosts {
 }
 
 impl TwoHosts {
-    /// Builds the lab, whose name begins with `name`.
+    /// Builds the lab, whose name starts with `name`.
     pub(crate) fn new(name: &str) -> Outcome<TwoHosts> {
         let hosts = TwoHosts { folder: tempfile::tempdir()?, lab: format!("{name}-{}", process::id()) };
         let lab = format!(
@@ -33,7 +33,7 @@ impl TwoHosts {
         self.vtax(&["lab", "down", &self.lab])
     }
 
-    /// The endpoints of a study: an agent on each host.
+    /// Returns the endpoints of a study: an agent on each host.
     pub(crate) fn endpoints(&self) -> String {
         let end =
             |end: &str, host: &str| format!("[[endpoint]]\nend = \"{end}\"\ncontrol = \"zone:{}/{host}\"\n", self.lab);
@@ -55,7 +55,7 @@ impl TwoHosts {
     }
 }
 
-/// Returns what vtax printed to standard error, as an error.
+/// Returns vtax's standard error output as an error.
 pub(crate) fn said(output: &Output) -> Box<dyn Error> {
     String::from_utf8_lossy(&output.stderr).into_owned().into()
 }

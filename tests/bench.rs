@@ -1,4 +1,4 @@
-//! vtax on the bench: with its own directory, results and labs.
+//! A bench: vtax with a separate directory, results and labs.
 
 use std::{
     env,
@@ -18,14 +18,14 @@ pub(crate) struct Bench {
     alone: bool,
 }
 
-/// The directory of labs of tests, apart from those of the user. Each bench has its own in it.
+/// Directory of the tests' labs, separate from the user's. Each bench has its own directory in it.
 const LABS: &str = "vtax-benches";
 
-/// The file that names the tests which the runner runs while nothing else of the suite runs.
+/// File that names the tests during which the suite runs nothing else.
 const ALONE: &str = "tests/alone.txt";
 
-/// Current users of benches: tests whose figures must be right have the machine to themselves.
-/// Unlike a readers-writer lock, it lets a test that has one bench take another one immediately.
+/// Current users of benches. Tests whose figures must be right have the machine to themselves. Unlike a readers-writer
+/// lock, this allows a test with a bench to take another one immediately.
 static ROOM: Mutex<Room> = Mutex::new(Room { benches: 0, alone: false });
 static LEFT: Condvar = Condvar::new();
 
@@ -39,8 +39,8 @@ impl Bench {
         Bench::enter(false, Arc::new(Labs::new()))
     }
 
-    /// Waits until no other test of this program has a bench, and keeps them out. Other programs of the suite are kept
-    /// out by its runner, which must know of it.
+    /// Waits until no other test of this program has a bench, and blocks further ones. Other programs of the suite are
+    /// held back by its runner, which must know this test.
     pub(crate) fn alone() -> Bench {
         let test = thread::current();
         assert!(
@@ -51,7 +51,7 @@ impl Bench {
         Bench::enter(true, Arc::new(Labs::new()))
     }
 
-    /// Another one with the same labs.
+    /// Returns another bench with the same labs.
     pub(crate) fn beside(other: &Bench) -> Bench {
         Bench::enter(false, Arc::clone(&other.labs))
     }
@@ -66,13 +66,13 @@ impl Bench {
         Bench { folder: labs.bench_folder(), labs, alone }
     }
 
-    /// Puts a file into its directory.
+    /// Writes a file into the bench's directory.
     pub(crate) fn with(self, file: &str, text: &str) -> Bench {
         fs::write(self.path().join(file), text).expect("a file of the test");
         self
     }
 
-    /// Returns the directory of its labs.
+    /// Returns the directory of the bench's labs.
     pub(crate) fn labs(&self) -> &Path {
         self.labs.directory.path()
     }
@@ -89,7 +89,7 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
         command.current_dir(&self.folder).env("VTAX_STATE", self.state()).env("COLUMNS", "100");
         command.env("VTAX_RUN", self.labs());
-        // `VTAX_AGENT` names the agent that is tried, if it isn't the one next to vtax.
+        // `VTAX_AGENT` names the agent to test, if it is not the one next to vtax.
         command.args(arguments).stdin(Stdio::null());
         command
     }
@@ -129,7 +129,7 @@ impl Drop for Bench {
     }
 }
 
-/// Returns the command that a wrapper executes, e.g. nsenter(1), with its arguments, environment and directory.
+/// Returns a command that runs vtax through a wrapper, e.g. nsenter(1), with its arguments, environment and directory.
 pub(crate) fn wrapped(wrapper: &[&str], vtax: &Command) -> Command {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).arg(vtax.get_program()).args(vtax.get_args()).stdin(Stdio::null());
@@ -140,14 +140,14 @@ pub(crate) fn wrapped(wrapper: &[&str], vtax: &Command) -> Command {
     command
 }
 
-/// Standard output of a vtax that has ended well.
+/// Returns the standard output of a vtax that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-/// A directory of labs. A lock on it distinguishes a living test from leftovers of a killed one.
+/// A directory of labs. A lock on it distinguishes a running test from leftovers of a killed one.
 struct Labs {
     directory: TempDir,
     _lives: File,
@@ -164,13 +164,13 @@ impl Labs {
         Labs { directory, _lives: lives }
     }
 
-    /// A directory whose name identifies its owner.
+    /// Creates a directory for a bench, whose name identifies the labs.
     fn bench_folder(&self) -> TempDir {
         tempfile::Builder::new().prefix(&bench_prefix(self.directory.path())).tempdir().expect("a directory")
     }
 }
 
-/// Returns the beginning of the names of the benches with these labs.
+/// Returns the prefix of the names of the benches with these labs.
 fn bench_prefix(labs: &Path) -> String {
     format!("{LABS}-{}-", labs.file_name().expect("a name").to_string_lossy())
 }
@@ -186,14 +186,14 @@ fn all_labs() -> PathBuf {
     own
 }
 
-/// Keeps others from making a bench, and from looking for what is left.
+/// Prevents other processes from creating a directory of labs, and from searching for leftovers.
 fn admission() -> File {
     let all = File::open(all_labs()).expect("a directory");
     all.lock().expect("a lock");
     all
 }
 
-/// Labs of a test that was killed, locked so that only one of its successors removes them.
+/// Labs left by a killed test, locked so that only one later test removes them.
 struct Left {
     labs: PathBuf,
     _removes: File,
@@ -211,8 +211,8 @@ fn left_by_killed_tests() -> Vec<Left> {
 }
 
 impl Left {
-    /// Ends the processes of these labs, then removes them and their benches. Failures are reported, but fail nobody:
-    /// each bench has its own labs.
+    /// Kills the processes of these labs, then removes the labs and their benches. Failures are reported, but fail no
+    /// test, because each bench has its own labs.
     fn remove(self) {
         eprintln!("removing what a killed test has left in {}", self.labs.display());
         let mark = format!("VTAX_RUN={}\0", self.labs.display());
@@ -252,22 +252,22 @@ pub(crate) fn processes_marked(mark: &[u8]) -> Vec<u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
 }
 
-/// Time limit of a wait. It ends a hang, and doesn't limit speed: a machine with other work, too, takes as long as it
-/// takes.
+/// Time limit of a wait. It ends a hang and is not a limit on speed: a busy machine may take as long as it needs.
 pub(crate) const HANGS: Duration = Duration::from_secs(300);
 
-/// Waits until something is so. Fails if that hangs.
+/// Waits until a condition holds. Fails after the time limit.
 pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     wait(HANGS, is_so, || what.to_owned());
 }
 
-/// Waits until a system has booted. If it hangs, fails with the text of `console`. Without KVM a boot takes seconds, in
-/// an emulated server half a minute, and on a busy machine several times as long.
+/// Waits until a system has booted. After the time limit, fails with the text of `console`. Without KVM a boot takes
+/// seconds, in an emulated server half a minute, and on a busy machine several times as long.
 pub(crate) fn wait_for_boot(system: &str, is_up: impl FnMut() -> bool, console: impl Fn() -> String) {
     wait(2 * HANGS, is_up, || format!("{system} has booted. It says:\n{}", console()));
 }
 
-/// Looks take at most a quarter of the time: in an emulated server they use the CPU of what is waited for.
+/// Polls for at most a quarter of the time: in an emulated server, polling takes CPU time from the process that is
+/// waited for.
 fn wait(most: Duration, mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
     let begun = Instant::now();
     loop {

@@ -1,7 +1,7 @@
 //! Kills a program before its N-th system call that changes something.
 //!
 //! strace can also kill at the N-th call, but it counts the calls of each thread separately. vtax creates each
-//! namespace on a separate thread, so most moments could not be reached.
+//! namespace on a separate thread, so most calls could not be reached.
 
 use std::process::{Command, Stdio};
 
@@ -20,12 +20,12 @@ use nix::{
 pub(crate) enum Ending {
     /// It was killed before this call.
     Killed { call: &'static str },
-    /// It made fewer calls: this many.
+    /// The program exited by itself, after this many calls.
     Itself { calls: usize, code: i32 },
 }
 
-/// Runs a program with its threads, and kills it before its `at`-th call, counted from 1. Programs that it starts go
-/// on.
+/// Runs a program with its threads, and kills it before its `at`-th call, counted from 1. Programs that it has started
+/// continue.
 pub(crate) fn kill_at(command: &Command, at: usize) -> Ending {
     let pid = start_stopped(command);
     let options = Options::PTRACE_O_TRACESYSGOOD
@@ -38,7 +38,7 @@ pub(crate) fn kill_at(command: &Command, at: usize) -> Ending {
     let mut has_begun = false;
     let mut killed = None;
     loop {
-        // Only children of this thread: the others belong to other tests.
+        // Waits only for children of this thread, because the others belong to other tests.
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         match waitpid(Pid::from_raw(-1), Some(flags)).expect("there is a child") {
             WaitStatus::Exited(ended, code) if ended == pid => return Ending::Itself { calls, code },
@@ -57,7 +57,7 @@ pub(crate) fn kill_at(command: &Command, at: usize) -> Ending {
                 go_on(thread, None);
             }
             WaitStatus::PtraceEvent(thread, _, event) => {
-                // The shell has become the program.
+                // The shell has executed the program.
                 has_begun |= event == libc::PTRACE_EVENT_EXEC;
                 go_on(thread, None);
             }
@@ -67,12 +67,12 @@ pub(crate) fn kill_at(command: &Command, at: usize) -> Ending {
     }
 }
 
-/// A killed thread may be gone already.
+/// Continues a thread, which may already have been killed.
 fn go_on(thread: Pid, signal: Option<Signal>) {
     let _ = ptrace::syscall(thread, signal);
 }
 
-/// Starts a shell that stops, and becomes the program when continued.
+/// Starts a shell that stops itself, and executes the program when it is continued.
 #[expect(clippy::zombie_processes, reason = "kill_at waits for it")]
 fn start_stopped(command: &Command) -> Pid {
     let mut shell = Command::new("sh");
@@ -93,16 +93,16 @@ fn start_stopped(command: &Command) -> Pid {
     pid
 }
 
-/// The call that a thread is about to make, if it changes something.
+/// Returns the call that a thread is about to make, if it changes something.
 fn entered(thread: Pid) -> Option<&'static str> {
     let registers = ptrace::getregs(thread).ok()?;
-    // Before a call the kernel puts this into the register of the result (entry_64.S).
+    // On entry to a call, the kernel sets the result register to this value (entry_64.S).
     if registers.rax.cast_signed() != -i64::from(libc::ENOSYS) {
         return None;
     }
     let creates = |flags: u64| flags & u64::try_from(libc::O_CREAT | libc::O_TRUNC).expect("flags") != 0;
     match registers.orig_rax.cast_signed() {
-        // Output is not a change.
+        // Output does not count as a change.
         libc::SYS_write if registers.rdi == 1 || registers.rdi == 2 => None,
         libc::SYS_openat if !creates(registers.rdx) => None,
         libc::SYS_open if !creates(registers.rsi) => None,

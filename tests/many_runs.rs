@@ -1,11 +1,11 @@
-//! A store with as many runs as someone has after years.
+//! A store with as many runs as a user has after years.
 
 use std::path::Path;
 
 use vtax_model::run::RunState;
 use vtax_store::Store;
 
-/// Stores rows of runs without samples in one transaction. The store itself takes one transaction for each run.
+/// Stores rows of runs without samples in one transaction. The store itself uses one transaction per run.
 pub(crate) fn store_in(state: &Path, count: i64) {
     let header = vtax_synthetic::header("demo-0", "2026-01-01T00:00:00Z");
     let store = Store::open(state).expect("it opens");

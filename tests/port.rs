@@ -1,4 +1,4 @@
-//! Ports of virtual switches, with this test in the place of their guests: it writes and reads their frames.
+//! Ports of virtual switches, with this test in place of their guests: it writes and reads their frames.
 
 use std::{
     fs::File,
@@ -14,16 +14,16 @@ use vtax_sys::{
     sysctl,
 };
 
-/// Experimental EtherType that nobody else sends (IEEE 802, local experimental EtherType 1).
+/// Experimental EtherType that no other program sends (IEEE 802, local experimental EtherType 1).
 const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
 const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
 const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 const RARP: [u8; 2] = 0x8035_u16.to_be_bytes();
-/// A virtio-net header of ten bytes precedes each frame.
+/// Length of the virtio-net header that precedes each frame.
 const VNET_HEADER: usize = 10;
-/// Time without a frame after which none is expected any more.
+/// Time without a frame after which no more are expected.
 const SILENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// When the wait for an expected frame is abandoned. It ends a hang, and says nothing about speed.
+/// Time limit of the wait for an expected frame. It ends a hang, and is not a limit on speed.
 const HANGS: Duration = Duration::from_secs(120);
 const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
@@ -37,12 +37,12 @@ pub(crate) struct Port {
 /// A frame as a guest sees it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Frame {
-    /// The number in its tag, if it has one.
+    /// VLAN number of the tag, if there is one.
     pub(crate) tag: Option<u16>,
     pub(crate) text: String,
 }
 
-/// A namespace whose links send nothing by themselves. With IPv6 on, they would send messages to their neighbours.
+/// Returns a namespace whose links send nothing by themselves. With IPv6, they would send messages to their neighbours.
 pub(crate) fn silent() -> NetNs {
     let ns = NetNs::scratch().expect("these tests need root");
     match sysctl::write(&ns, &"net.ipv6.conf.default.disable_ipv6".parse().unwrap(), "1") {
@@ -63,7 +63,7 @@ impl Port {
         Port { name, index, queue: queue.into() }
     }
 
-    /// To all, in the VLAN of the tag.
+    /// Sends a broadcast frame, with a tag if given.
     pub(crate) fn broadcast(&self, from: MacAddr, tag: Option<u16>, text: &str) {
         self.send(BROADCAST, from, tag, text.as_bytes());
     }
@@ -79,17 +79,17 @@ impl Port {
         self.read(0, silence, Frame::read)
     }
 
-    /// The datagrams that the host sent.
+    /// Returns the datagrams that the host sent.
     pub(crate) fn datagrams(&self, silence: Timespec) -> Vec<Frame> {
         self.read(0, silence, Frame::read_datagram)
     }
 
-    /// The announcements of addresses, at least this many: the sender of each, and the number in its tag.
+    /// Returns the announcements of addresses, at least this many: the sender of each, and the VLAN number in its tag.
     pub(crate) fn announced(&self, expected: usize) -> Vec<(MacAddr, Option<u16>)> {
         self.read(expected, SILENCE, announcement)
     }
 
-    /// Reads what has arrived. A silence is the end once there are as many frames as expected.
+    /// Reads the frames that have arrived, until there are as many as expected and none follows for `silence`.
     fn read<T: Ord>(&self, expected: usize, silence: Timespec, read: fn(&[u8]) -> Option<T>) -> Vec<T> {
         let (mut frames, begun) = (Vec::new(), Instant::now());
         loop {
@@ -105,12 +105,12 @@ impl Port {
         }
     }
 
-    /// The texts of what came, at least this many.
+    /// Returns the texts of the received frames, at least this many.
     pub(crate) fn texts(&self, expected: usize) -> Vec<String> {
         self.read(expected, SILENCE, Frame::read).into_iter().map(|frame| frame.text).collect()
     }
 
-    /// Asserts that these texts came, and nothing else.
+    /// Fails unless exactly these texts were received.
     #[track_caller]
     pub(crate) fn expect(&self, texts: &[&str]) {
         assert_eq!(self.texts(texts.len()), texts);
@@ -118,13 +118,13 @@ impl Port {
 }
 
 impl Frame {
-    /// None if someone else sent it.
+    /// Returns `None` if another program sent the frame.
     fn read(bytes: &[u8]) -> Option<Frame> {
         let (tag, rest) = untagged(bytes)?;
         Some(Frame::new(tag, rest.strip_prefix(&ETHERTYPE)?))
     }
 
-    /// None if it isn't UDP over IPv4.
+    /// Returns `None` unless the frame is UDP over IPv4.
     fn read_datagram(bytes: &[u8]) -> Option<Frame> {
         const UDP: u8 = 17;
         let (tag, rest) = untagged(bytes)?;
@@ -137,14 +137,14 @@ impl Frame {
     }
 }
 
-/// None if it isn't an announcement.
+/// Returns `None` unless the frame is an announcement.
 fn announcement(bytes: &[u8]) -> Option<(MacAddr, Option<u16>)> {
     let (tag, rest) = untagged(bytes)?;
     let sender = bytes.get(6..12)?.try_into().ok()?;
     rest.starts_with(&RARP).then_some((MacAddr(sender), tag))
 }
 
-/// The number in the tag, and what is behind addresses and tag.
+/// Returns the VLAN number in the tag, and the part of the frame after addresses and tag.
 fn untagged(bytes: &[u8]) -> Option<(Option<u16>, &[u8])> {
     Some(match bytes.get(12..)? {
         [a, b, high, low, rest @ ..] if [*a, *b] == VLAN => (Some(u16::from_be_bytes([*high, *low]) & 0xfff), rest),

@@ -1,20 +1,20 @@
-//! Replays a transcript of an article about logical domains, and compares what is printed with what the article shows:
-//! the texts, the columns, where they begin and how wide they are.
+//! Replays a transcript of an article about logical domains, and compares the output with that in the article: the
+//! texts, the columns, their positions and their widths.
 //!
-//! A file of `transcripts/` has the article's commands after `$ `, each followed by its output; nothing if it is
-//! silent. Lines after `+ ` are not in the article: this machine needs them in addition. `[...]` stands for any lines.
-//! `#` begins a comment.
+//! A file of `transcripts/` has the article's commands after `$ `, each followed by its output, if there is any. Lines
+//! after `+ ` are not in the article: they are commands that this machine also needs. `[...]` stands for any lines. `#`
+//! begins a comment.
 //!
-//! Names in the article stand for names of this machine. Numbers differ from machine to machine: in the columns of
-//! [`FREE`] and outside of tables only their form is compared. A number that can't be read is `unknown`.
+//! Names in the article stand for names of this machine. Numbers differ between machines: in the columns of [`FREE`]
+//! and outside tables, only their format is compared. vtax prints `unknown` for a number that it cannot read.
 
 use std::iter::Peekable;
 
-/// Columns whose values are those of the machine.
+/// Columns whose values depend on the machine.
 const FREE: [&str; 7] = ["DOMAIN ID", "PA", "SIZE", "VCPU", "MEMORY", "UTIL", "UPTIME"];
 const ANY: &str = "[...]";
 
-/// The article's names, and their counterparts. A longer name comes before one that is its prefix.
+/// The article's names, and their counterparts here. A longer name must precede its prefixes.
 pub(crate) type Names<'a> = &'a [(&'a str, &'a str)];
 
 struct Command<'a> {
@@ -23,7 +23,7 @@ struct Command<'a> {
     printed: Vec<&'a str>,
 }
 
-/// Runs the commands, each by `run` with the names of this machine.
+/// Runs the commands through `run`, with the names of this machine.
 pub(crate) fn replay(transcript: &str, names: Names<'_>, mut run: impl FnMut(&str) -> String) {
     for command in commands(transcript) {
         let printed = run(&named(command.line, names));
@@ -45,14 +45,14 @@ fn commands(transcript: &str) -> Vec<Command<'_>> {
     list
 }
 
-/// In the order of the names, so that a longer one isn't mistaken for a shorter one.
+/// Replaces names, in the order of the list so that a longer name is not mistaken for a shorter one.
 fn named(text: &str, names: Names<'_>) -> String {
     let word = |word: &str| {
         let found = names.iter().find_map(|(name, here)| Some((here, word.strip_prefix(name)?)));
         found.map_or(word.to_owned(), |(here, rest)| format!("{here}{rest}"))
     };
     let words = |part: &str| part.split(' ').map(word).collect::<Vec<_>>().join(" ");
-    // `net-dev=nxge2` has a name behind the sign.
+    // In `net-dev=nxge2`, the name follows the equals sign.
     text.split('=').map(words).collect::<Vec<_>>().join("=")
 }
 
@@ -82,7 +82,7 @@ fn compare(command: &Command<'_>, names: Names<'_>, printed: &str) {
     assert!(rest.is_empty(), "{}", told(&format!("more lines: {rest:?}")));
 }
 
-/// Omitted lines have the same layout as the rest.
+/// Skips omitted lines, which must have the same format as the others.
 fn skip<'a>(
     lines: &mut Peekable<impl Iterator<Item = &'a str>>,
     is_next: impl Fn(&str) -> bool,
@@ -98,14 +98,14 @@ fn skip<'a>(
     }
 }
 
-/// The columns of a list, by its head.
+/// The columns of a table, parsed from its head.
 #[derive(Default)]
 struct Table<'a> {
     columns: Vec<(usize, &'a str)>,
 }
 
 impl<'a> Table<'a> {
-    /// A head has several titles, all in capitals, with more than one space between them.
+    /// Parses a head, which has several titles in capitals with more than one space between them.
     fn of(line: &'a str) -> Option<Table<'a>> {
         let is_head = line.trim().contains("  ") && line.chars().all(|c| c == ' ' || c.is_ascii_uppercase());
         let titles = || line.split("  ").filter(|title| !title.is_empty()).map(|title| title.trim_start());
@@ -113,13 +113,13 @@ impl<'a> Table<'a> {
         is_head.then(|| Table { columns: columns().filter(|(_, title)| !title.is_empty()).collect() })
     }
 
-    /// A row begins where the first column does. A path is no row.
+    /// Returns true if the line is a row: it begins where the first column does, and is not a path.
     fn has(&self, line: &str) -> bool {
         let first = self.columns.first().map(|(offset, _)| *offset);
         first.is_some() && first == line.find(|c| c != ' ') && !line.trim_start().starts_with('[')
     }
 
-    /// Contents of each column. A value starts where its column starts.
+    /// Returns the contents of each column. A value must start where its column starts.
     fn cells<'l>(&self, line: &'l str) -> Result<Vec<&'l str>, String> {
         let mut cells = Vec::new();
         for (number, (offset, name)) in self.columns.iter().enumerate() {
@@ -154,7 +154,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The words are the same, and so is what is between them. Numbers and addresses may differ.
+/// Compares words and separators. Numbers and addresses may differ.
 fn same_text(line: &str, expected: &str, found: &str) -> Result<(), String> {
     let (ours, theirs): (Vec<&str>, Vec<&str>) =
         (found.trim_end().split(' ').collect(), expected.trim_end().split(' ').collect());
@@ -168,7 +168,7 @@ fn same_text(line: &str, expected: &str, found: &str) -> Result<(), String> {
     }
 }
 
-/// Pattern of a value.
+/// Format of a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -194,7 +194,7 @@ fn form(value: &str) -> Form {
         number(whole) && number(part) && part.len() == 1
     };
     let time = |text: &str| {
-        // Days before hours before minutes; each once.
+        // The units must be in the order days, hours, minutes, each at most once.
         let parts = text.split(' ').map(|part| "dhms".find(|unit| part.strip_suffix(unit).is_some_and(number)));
         let parts: Option<Vec<usize>> = parts.collect();
         parts.is_some_and(|parts| parts.is_sorted_by(|first, next| first < next))
@@ -211,7 +211,7 @@ fn form(value: &str) -> Form {
     }
 }
 
-/// Invalid output is rejected.
+/// Checks that invalid output is rejected.
 #[allow(dead_code, reason = "one of the programs with this module does it")]
 pub(crate) fn check_itself() {
     let article = "$ ldm list\nNAME             STATE      CONS    VCPU  UPTIME\nmars             active     5000    2     56d 40m\n[...]\npluto            inactive           4     ";
@@ -228,8 +228,8 @@ pub(crate) fn check_itself() {
         here(
             "NAME             STATE      CONS    VCPU  UPTIME\nm                active     5000    16    1m\nx                bound      5001    1     \npluto            inactive           4     ",
         ),
-        // Another port, a column that begins elsewhere, an invalid number, an unusual time, a short line, an extra
-        // line.
+        // In turn: another port, a column that begins elsewhere, an invalid number, an unusual time, a short line, an
+        // extra line.
         here(
             "NAME             STATE      CONS    VCPU  UPTIME\nm                active     5001    16    1m\npluto            inactive           4     ",
         ),

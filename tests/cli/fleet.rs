@@ -1,4 +1,4 @@
-//! `vtax fleet`: plans, refused lists, reports of stored samples.
+//! `vtax fleet`: plans, refused lists, and reports of stored samples.
 
 use std::{fmt::Write as _, fs};
 

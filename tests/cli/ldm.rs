@@ -1,4 +1,4 @@
-//! `vtax ldm` without bound domains: constraints and their output. No privileges are needed.
+//! `vtax ldm` without bound domains: constraints and their output. The tests require no privileges.
 
 use std::{
     env, fs,
@@ -56,7 +56,7 @@ impl Libvirt {
     }
 }
 
-/// Returns the output of an import, and the constraints stored by it.
+/// Returns the output of an import, and the constraints that it stored.
 fn imported(xml: &str) -> (String, serde_json::Value) {
     let libvirt = Libvirt::with(xml);
     let told = printed(&libvirt.output("ldm import libvirt:zoo --as mars"));
@@ -66,7 +66,7 @@ fn imported(xml: &str) -> (String, serde_json::Value) {
 
 const BOOT: &str = include_str!("libvirt/boot-disk-is-block.xml");
 
-/// The second disk once became the image, because the first is a block device.
+/// Regression test: the second disk became the image, because the first is a block device.
 #[test]
 fn the_image_is_what_libvirt_boots_or_none() {
     let image = |xml: &str| imported(xml).1["domains"]["mars"]["variables"]["image"].as_str().map(str::to_owned);
@@ -101,7 +101,7 @@ fn the_image_is_what_libvirt_boots_or_none() {
     assert_eq!(image(&unsorted), backup, "libvirt sorts them by name");
 }
 
-/// Their first 24 letters are identical.
+/// The first 24 letters of both names are identical.
 #[test]
 fn two_networks_never_become_one_switch() {
     let xml = include_str!("libvirt/long-networks.xml");
@@ -195,13 +195,13 @@ fn a_domain_of_libvirt_is_imported() {
     let vnet = &all["domains"]["mars"]["vnets"][0];
     assert_eq!((&vnet["switch"], &vnet["mac"]), (&"eno1-vsw".into(), &"52:54:00:00:00:01".into()));
     assert_eq!(all["switches"]["eno1-vsw"]["net_dev"], "eno1");
-    // Its own name is valid, too, and its addresses are taken now.
+    // libvirt's own name is also valid, and its addresses are in use by now.
     assert!(libvirt.refused("ldm import libvirt:zoo", 2).contains("error[address-taken]"));
     assert!(libvirt.refused("ldm import libvirt:zoo --as mars", 2).contains("error[object-exists]"));
     assert_eq!(printed(&libvirt.output("ldm list-constraints --json")), json);
 }
 
-/// A link named `ldm` acts as `vtax ldm`, and calls itself `ldm`.
+/// A link named `ldm` acts as `vtax ldm`, and uses the name `ldm` for itself.
 #[test]
 fn a_link_called_ldm_is_vtax_ldm() {
     let bench = Bench::new();
@@ -233,7 +233,7 @@ fn a_link_called_ldm_is_vtax_ldm() {
     }
 }
 
-/// One host reads the JSON and XML output of another.
+/// A host can read the JSON and XML output of another host.
 #[test]
 fn constraints_are_copied_from_host_to_host() {
     let first = Bench::new().with("all.json", ALL);
@@ -287,7 +287,7 @@ fn ldm(bench: &Bench) -> impl Fn(&str) -> String {
     |words: &str| bench.printed(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
 }
 
-/// Changes of CPUs and memory by an amount, and the vendor's other names of subcommands.
+/// Changes of CPUs and memory by an amount, and the alternative names of the vendor's subcommands.
 #[test]
 fn everyday_verbs_and_their_other_names_work() {
     let bench = Bench::new().with("domains.json", ALL);
@@ -356,7 +356,7 @@ fn a_part_of_a_list_can_be_changed() {
     assert_eq!(field("vid"), "22,33");
 }
 
-/// Scripts parse their fields.
+/// Scripts parse the fields of these lines.
 #[test]
 fn each_list_has_a_form_for_programs() {
     let bench = Bench::new();
@@ -473,7 +473,7 @@ fn cores_are_named_by_their_numbers() {
     assert!(!ldm("list -o cpu -p mars").contains("CORE"));
 }
 
-/// A script must not assume that it got a feature that Linux lacks.
+/// A script must not assume that it has a feature that Linux lacks.
 #[test]
 fn unsupported_words_are_refused_with_the_reason_and_change_nothing() {
     let bench = Bench::new().with("domains.json", ALL);
@@ -512,7 +512,7 @@ fn unsupported_words_are_refused_with_the_reason_and_change_nothing() {
     }
 }
 
-/// A bench with a fake ssh, whose only host has a separate results directory.
+/// Returns a bench with a fake ssh, whose only host has a separate results directory.
 fn with_remote() -> Bench {
     let bench = Bench::new();
     let (bin, there) = (bench.path().join("bin"), bench.path().join("there"));

@@ -1,5 +1,5 @@
-//! The command line from a user's view: help, lists, and every kind of invalid input. No privileges are needed, and no
-//! test may change the machine.
+//! The command line from a user's view: help, lists, and every kind of invalid input. The tests require no privileges
+//! and must not change the machine.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
@@ -53,7 +53,7 @@ fn the_studies_are_listed() {
     assert_eq!(json.as_array().map(Vec::len), Some(8));
 }
 
-/// The output is identical to that in an article of 2014.
+/// The output must be identical to that in an article of 2014.
 #[test]
 fn a_delayed_reconfiguration_is_announced_and_shown_in_the_list() {
     let bench = Bench::new();
@@ -192,7 +192,7 @@ fn reading_results_makes_no_store() {
     assert!(bench.refused(&["results", "show"]).contains("there are no runs"));
 }
 
-/// Stores 30 results of a study; from the 16th, the kernel differs, and round trips take an eighth longer.
+/// Stores 30 results of a study. From the 16th on, the kernel differs, and round trips take an eighth longer.
 fn history(bench: &Bench) {
     let store = vtax_store::Store::open(&bench.state()).expect("a store");
     for number in 0..30u32 {
@@ -225,7 +225,7 @@ const NETPERF: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 () port 0
 16384  87380
 ";
 
-/// Its figures appear next to vtax's everywhere, and are distinguished from them everywhere.
+/// An imported result appears next to vtax's results and is distinguished from them everywhere.
 #[test]
 fn a_measurement_of_another_program_is_a_result() {
     let bench = Bench::new().with("1.txt", NETPERF);
@@ -257,7 +257,7 @@ fn a_measurement_of_another_program_is_a_result() {
     assert!(bench.printed(&["results", "list"]).contains("No results yet"));
 }
 
-/// They are compared like any result, without a verdict: a single value has no interval.
+/// Published figures are compared like any result, but without a verdict: a single value has no interval.
 #[test]
 fn published_figures_are_shown_next_to_measured_ones() {
     let table = include_str!("../../crates/vtax-model/data/published/sparc-t7-1.toml");
@@ -353,7 +353,7 @@ fn an_empty_store_lists_nothing() {
     assert!(Bench::new().printed(&["results", "list"]).contains("vtax demo"));
 }
 
-/// Every option with a value gets values that overflow, divide by zero or are infinite. The agent is missing, so
+/// Each option with a value is given values that overflow, divide by zero or are infinite. The agent is missing, so
 /// nothing is measured.
 #[test]
 fn no_argument_makes_vtax_panic() {

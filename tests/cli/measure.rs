@@ -1,4 +1,4 @@
-//! Invalid input of `vtax measure`, and of studies on endpoints: refused before anything runs.
+//! Invalid input of `vtax measure` and of studies with endpoints: refused before anything runs.
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -52,7 +52,7 @@ fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
-/// Each login waits for the others: one after another, the first would wait for nothing.
+/// Each login waits for the others, so connecting in sequence would never finish.
 #[test]
 fn endpoints_are_connected_at_the_same_time_and_each_failure_is_named() {
     let bench = Bench::new();

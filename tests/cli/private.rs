@@ -1,4 +1,4 @@
-//! State is private, regardless of the umask and of files created there by others.
+//! State files are private, regardless of the umask and of files that others created there.
 
 use std::{
     fs::{self, Permissions},
@@ -25,7 +25,7 @@ const VERBS: [&[&str]; 9] = [
     &["fleet", "show", "last"],
 ];
 
-/// Runs vtax with umask 0, with this home directory and no other state.
+/// Runs vtax with umask 0, with this home directory and without other state.
 fn at_home(bench: &Bench, home: &Path, arguments: &[&str]) -> Output {
     with_umask("0", bench, home, arguments)
 }
@@ -62,14 +62,14 @@ fn stored_files_are_private_whatever_the_umask() {
     for path in kept {
         assert_eq!(mode(&path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
-    // As created by an older vtax.
+    // An older vtax created the database with this mode.
     let database = state.join("results.db");
     fs::set_permissions(&database, Permissions::from_mode(0o644)).expect("ours");
     assert!(at_home(&bench, &home, &IMPORT).status.success());
     assert_eq!(mode(&database), 0o600);
 }
 
-/// Directories and locks without permissions would keep their owner from every later command.
+/// Without permissions, directories and locks would block all later commands of their owner.
 #[test]
 fn an_umask_takes_nothing_from_the_owner() {
     let bench = Bench::new();
@@ -115,7 +115,7 @@ fn every_verb_refuses_what_another_user_can_change() {
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("ours");
     refused("is writable by others");
     fs::set_permissions(&home, Permissions::from_mode(0o755)).expect("ours");
-    // Only root can change a directory's owner.
+    // Only root can change the owner of a directory.
     if chown(&home, Some(12345), None).is_ok() {
         refused("belongs to another user");
     }

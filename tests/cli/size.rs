@@ -1,4 +1,4 @@
-//! `vtax size`: refused loads, and costs that are not known.
+//! `vtax size`: refused loads, and costs that were not measured.
 
 use super::bench::Bench;
 

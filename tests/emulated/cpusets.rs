@@ -1,4 +1,4 @@
-//! Threads confined by cpusets of control groups version 2. This machine may have the controller in version 1 only.
+//! Threads confined by cpusets of control groups version 2. This machine may have the controller only in version 1.
 
 use std::{
     fs, io,
@@ -15,11 +15,11 @@ use vtax_sys::{
 
 use super::Server;
 
-/// Set for this program where it is to confine threads.
+/// Set in the environment of this program in the server to confine threads.
 pub(crate) const CONFINE: &str = "VTAX_CONFINE";
 
-/// A guest's group of vtax, and a group of systemd, whose parent limits memory: each has the controller only if the
-/// groups above pass it on.
+/// A guest's group as vtax creates it, and a group of systemd whose parent limits memory. Each has the controller only
+/// if the groups above it enable it.
 const GROUPS: &str = r"cd /sys/fs/cgroup
 mkdir -p guest slice/scope
 echo 500M > guest/memory.max
@@ -42,7 +42,7 @@ pub(crate) fn confined(server: &Server) {
     assert_eq!(lines, ["no cpuset here", held, held, held, "domain"], "{told}");
 }
 
-/// Command of this program in the server.
+/// Runs in the server.
 pub(crate) fn confine_here() {
     let host = &mut HostAccess::live().expect("this machine");
     let sets = CpusetHierarchy::find(host).expect("readable").expect("control groups");
@@ -71,7 +71,7 @@ pub(crate) fn confine_here() {
     println!("confined, with what was started there, and restored");
 }
 
-/// Group of a process, and its CPUs.
+/// Returns the control group and the CPUs of a process.
 fn place(host: &mut HostAccess, sets: &CpusetHierarchy, id: ProcessId) -> (String, CpuSet) {
     let group = sets.group_of(host, id, id.pid).expect("readable").expect("it runs");
     (group, cpu::thread_cpus(id.pid).expect("readable").expect("it runs"))
@@ -81,14 +81,14 @@ fn sleep() -> io::Result<Child> {
     Command::new("sleep").arg("100").spawn()
 }
 
-/// A process whose only thread enters a threaded group.
+/// Starts a process whose only thread enters a threaded group.
 fn start_in(group: &str) -> io::Result<Child> {
     let child = sleep()?;
     let list = format!("/sys/fs/cgroup/{}/cgroup.threads", group.trim_start_matches('/'));
     fs::write(list, child.id().to_string()).map(|()| child)
 }
 
-/// A process that ends with the test.
+/// A process that is killed when the value is dropped.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {

@@ -8,11 +8,11 @@ use super::{
     function,
 };
 
-/// Set for this program in the server, which then kills another one at this moment.
+/// Set in the environment of this program in the server, which then kills another program before this call.
 pub(crate) const KILL_AT: &str = "VTAX_KILL_AT";
 
-/// The function exists before, with its own settings, so that there is more to restore than their
-/// number.
+/// The function exists before the lab, with its own settings, so that more than the number of functions must be
+/// restored.
 pub(crate) fn killed(server: &Server) {
     server.make_vf();
     let before = server.inventory();
@@ -26,7 +26,7 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// The journal is removed, including that of functions created by hand. The marks show the previous state.
+/// Removes journals, including that of functions created by hand. The marks show the previous state.
 pub(crate) fn lost(server: &Server) {
     let forget = |name: &str| server.shell(&format!("rm /run/vtax*/journals/{name}.journal"));
     let cleaned = |name: &str| {
@@ -51,14 +51,14 @@ pub(crate) fn lost(server: &Server) {
     server.assert_as(&before);
 }
 
-/// `io create-vf`, killed before each call that changes something, or before every N-th one if `VTAX_CRASH` is N.
+/// Kills `io create-vf` before each call that changes something, or before every N-th one if `VTAX_CRASH` is N.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
     let before = server.inventory();
     let killed = |at: usize| killed_at(server, at, &format!("io create-vf -n 2 {NEAR}"));
     let put_back = || {
         server.printed(&["lab", "clean"]);
-        // Functions whose last line was written are kept.
+        // Functions whose last line was written remain.
         server.vtax(&["io", "destroy-vf", NEAR]);
     };
     let calls = killed(usize::MAX).expect_err("nobody kills it");
@@ -77,8 +77,8 @@ pub(crate) fn crashes(server: &Server) {
     assert!(2 * kills * step >= calls, "{kills} kills of {calls}");
 }
 
-/// Kills vtax with these arguments in the server before its `at`-th call that changes something. The error is the
-/// number of all calls, if it has ended before.
+/// Kills vtax with these arguments in the server before its `at`-th call that changes something. If vtax made fewer
+/// calls, the error is their number.
 pub(crate) fn killed_at(server: &Server, at: usize, arguments: &str) -> Result<(), usize> {
     let program = env::current_exe().expect("this test");
     let vtax = env!("CARGO_BIN_EXE_vtax");
@@ -87,7 +87,7 @@ pub(crate) fn killed_at(server: &Server, at: usize, arguments: &str) -> Result<(
     (ending == "killed").then_some(()).ok_or_else(|| number.parse().expect("a number"))
 }
 
-/// This program in the server.
+/// Runs in the server: kills the program named by the arguments.
 pub(crate) fn kill_here(at: &str) {
     let mut words = env::args().skip(1);
     let mut command = Command::new(words.next().expect("a program"));

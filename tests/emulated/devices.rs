@@ -1,4 +1,4 @@
-//! `vtax ldm add-io` and its like: functions, slots and root complexes of domains.
+//! `vtax ldm add-io` and related commands: functions, slots and root complexes of domains.
 
 use std::env;
 
@@ -11,7 +11,7 @@ use super::{
     function as function_of,
 };
 
-/// A virtual function is made, and comes into a domain that runs, as in the article on SR-IOV; then it goes.
+/// Creates a virtual function and adds it to a running domain, as in the article on SR-IOV, then removes it.
 pub(crate) fn function(server: &Server) {
     let domain = Domain::new(server);
     let vf = &format!("{NEAR_NAME}.VF0");
@@ -39,11 +39,11 @@ pub(crate) fn function(server: &Server) {
     assert!(domain.refused(&format!("destroy-vf {NEAR_NAME}")).contains("mars has it"));
     assert!(domain.refused(&format!("add-io {vf} mars")).contains("mars already has"));
 
-    // Two NICs in the domain, as its kernel and its agent see them.
+    // The domain has two NICs, according to its kernel and its agent.
     wait_until("the function's driver in mars has it", || domain.nics() == "igbvf virtio_net");
     assert!(domain.inside("cat /sys/class/net/*/address").contains(&mac));
 
-    // The replacement of mars's vnet is one command.
+    // One command compares the function with the vnet that it replaces.
     let result = server.printed(&["measure", "--to", "ldm:mars", "--nic", "admin-net,vf0", "--quick", "--json"]);
     let result: Value = serde_json::from_str(&result).expect("JSON");
     let cells = result["cells"].as_array().expect("cells");
@@ -60,7 +60,7 @@ pub(crate) fn function(server: &Server) {
     measured_at_one_switch(&domain, vf);
     assert!(!addresses().contains(" 198.1"), "{}", addresses());
 
-    // Its VLAN changes while it runs.
+    // The function's VLAN changes while the domain runs.
     let vlan = || function_of(&server.inventory(), vf)["function"]["vf"]["vlan"].clone();
     domain.ldm(&format!("set-io pvid=7 {vf}"));
     assert_eq!(vlan(), 7);
@@ -78,15 +78,14 @@ pub(crate) fn function(server: &Server) {
         assert_eq!(domain.nics(), "igbvf virtio_net");
     };
     goes();
-    // The one that it boots with is there from the start.
+    // A function that the domain boots with exists from the start.
     comes_and_boots();
-    // It is removed immediately, too. It is added again, and exists when mars starts as it was
-    // bound.
+    // That function is also removed immediately. It is added again, and exists when mars starts as it was bound.
     goes();
     comes_and_boots();
     domain.ldm(&format!("rm-io {vf} mars"));
     domain.ldm("stop mars");
-    // A function without its physical one is of no use.
+    // A virtual function cannot be used while its physical function is down.
     domain.ldm(&format!("add-io {vf} mars"));
     server.shell(&format!("ip link set {near} down"));
     assert!(domain.refused("start mars").contains(&format!("first run ip link set {near} up")));
@@ -102,7 +101,7 @@ pub(crate) fn function(server: &Server) {
     server.assert_as(&before);
 }
 
-/// The function and the vnet are at one switch, whose link to the outside is the physical function, in VLAN 7.
+/// Measures the function and the vnet on one switch, whose uplink is the physical function, in VLAN 7.
 fn measured_at_one_switch(domain: &Domain<'_>, vf: &str) {
     let server = domain.server;
     domain.ldm("stop mars");
@@ -149,8 +148,8 @@ Any changes made to the primary domain will only take effect after it reboots.
 ------------------------------------------------------------------------------
 ";
 
-/// A root complex goes from primary to mars at the next boot, as in the article on physical I/O, and mars runs on
-/// without primary's services. Then the slot of a NIC alone, without a boot.
+/// Moves a root complex from primary to mars at the next boot, as in the article on physical I/O; mars then runs
+/// without primary's services. Afterwards moves the slot of a NIC alone, without a boot.
 pub(crate) fn root_domain(server: &Server) {
     let domain = Domain::new(server);
     let before = server.inventory();
@@ -177,7 +176,7 @@ pub(crate) fn root_domain(server: &Server) {
     assert_eq!(flags(&domain.ldm("list")).as_deref(), Some("-ndcv-"));
     assert_eq!([owner("pci_0"), owner("pci_1")], [has("primary", ""), has("primary", "")]);
 
-    // The host boots: the boot's number is another.
+    // Simulates a reboot of the host by another boot id.
     const BOOT: &str = "/proc/sys/kernel/random/boot_id";
     server.shell(&format!("echo 5eed >/run/boot; mount --bind /run/boot {BOOT}"));
     let booted = (owner("pci_0"), owner("pci_1"), flags(&domain.ldm("list")));
@@ -192,7 +191,7 @@ pub(crate) fn root_domain(server: &Server) {
     let inside = domain.inside("cat /sys/class/net/*/address");
     assert!(inside.contains(FAR) && inside.contains("02:76:74:00:01:02"), "all NICs of the complex: {inside}");
 
-    // It needs nothing from primary: no switch, no console service.
+    // mars depends on nothing of primary: neither a switch nor a console service.
     domain.ldm("remove-vsw admin-vsw");
     domain.ldm("remove-vcc console");
     let near = server.near();
@@ -233,7 +232,7 @@ pub(crate) fn root_domain(server: &Server) {
     server.assert_as(&before);
 }
 
-/// mars, which has a root complex, connects venus with the wire, in a VLAN.
+/// Lets mars, which owns a root complex, connect venus to the wire, in a VLAN.
 fn serves(domain: &Domain<'_>) {
     let near = domain.server.near();
     domain.ldm(&format!("add-vsw net-dev={FAR} outer-vsw mars"));
@@ -269,8 +268,8 @@ fn serves(domain: &Domain<'_>) {
     domain.ldm("rm-vsw outer-vsw");
 }
 
-/// vtax is killed once vfio-pci has the function, and the next command releases it; an unreadable journal shows
-/// nothing, but the claim does.
+/// Kills vtax once vfio-pci has the function, which the next command releases. Later a journal is unreadable, but the
+/// claim shows the owner.
 pub(crate) fn killed(server: &Server) {
     let domain = Domain::new(server);
     server.make_vf();
@@ -289,14 +288,14 @@ pub(crate) fn killed(server: &Server) {
         kill -9 $bind; ls /run/vtax*/devices/{address}"#
     ));
     assert_ne!(server.inventory(), before, "it was killed in the middle");
-    // The next command that changes something repairs that, and finds nothing to unbind.
+    // The next command that changes something releases the function, and has nothing to unbind.
     assert!(domain.refused("unbind mars").contains("mars is inactive"));
     server.assert_as(&before);
 
     domain.ldm("bind mars");
     assert_eq!(function_of(&server.inventory(), &vf)["domain"], "mars");
     server.shell("for journal in /run/vtax*/domains/journals/mars.journal; do echo nonsense >$journal; done");
-    // A damaged record is kept and reported, but not acted upon; `release` uses the marks on created objects.
+    // A damaged record is kept and reported, but not used; `release` finds created objects by their marks.
     let unbound = server.vtax(&["ldm", "unbind", "mars"]);
     assert_eq!(unbound.status.code(), Some(69), "{unbound:?}");
     assert!(String::from_utf8_lossy(&unbound.stderr).contains("mars.journal:1"), "{unbound:?}");
@@ -310,7 +309,7 @@ pub(crate) fn killed(server: &Server) {
     server.destroy_vf();
 }
 
-/// `ldm bind` with a function, killed before each call that changes something, or before every N-th one if `VTAX_CRASH`
+/// Kills `ldm bind` with a function before each call that changes something, or before every N-th one if `VTAX_CRASH`
 /// is N.
 pub(crate) fn crashes(server: &Server) {
     let step: usize = env::var("VTAX_CRASH").map_or(1, |step| step.parse().expect("a number"));
@@ -320,7 +319,7 @@ pub(crate) fn crashes(server: &Server) {
     let vf = format!("{NEAR_NAME}.VF0");
     domain.ldm(&format!("add-io {vf} mars"));
     let put_back = || {
-        // It is bound if the last line was written.
+        // The domain is bound if the last line was written.
         server.vtax(&["ldm", "unbind", "mars"]);
     };
     let (mut kills, mut calls) = (0, 0);
@@ -343,7 +342,7 @@ pub(crate) fn crashes(server: &Server) {
     server.destroy_vf();
 }
 
-/// Nothing is changed by what can't be.
+/// Checks that refused changes change nothing.
 pub(crate) fn refusals(server: &Server) {
     let domain = Domain::new(server);
     let vf = &format!("{NEAR_NAME}.VF0");
@@ -390,7 +389,7 @@ pub(crate) fn refusals(server: &Server) {
     server.assert_as(&inventory);
 }
 
-/// The article's domain mars, until the guard goes.
+/// The article's domain mars, which is removed when the value is dropped.
 pub(super) struct Domain<'a> {
     pub(super) server: &'a Server,
 }
@@ -412,7 +411,7 @@ impl Domain<'_> {
         self.server.refused(&["ldm"].into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
-    /// Starts it, and waits until it has booted.
+    /// Starts mars, and waits until it has booted.
     pub(super) fn start(&self) {
         self.ldm("start mars");
         self.wait_for_boot();
@@ -432,7 +431,7 @@ impl Domain<'_> {
         String::from_utf8(ran.stdout).expect("text")
     }
 
-    /// The drivers of its NICs, in order.
+    /// Returns the drivers of the domain's NICs, sorted.
     pub(super) fn nics(&self) -> String {
         let drivers = self.inside("for nic in /sys/class/net/*/device/driver; do basename $(readlink -f $nic); done");
         let mut drivers: Vec<&str> = drivers.lines().collect();

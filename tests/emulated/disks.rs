@@ -1,8 +1,8 @@
-//! Block devices of the server: as virtual disks of a domain, and measured, also by a guest that gets an NVMe
-//! controller whole.
+//! Block devices of the server: as virtual disks of a domain, and measured, also in a guest that gets a whole NVMe
+//! controller.
 //!
 //! A domain has disks in the server's memory. Two device-mapper devices on top of one disk are two paths to it.
-//! Device-mapper devices are also used to emulate slow and failing disks.
+//! Device-mapper devices also emulate slow and failing disks.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Server, VTAX, devices::Domain};
 
-/// The sectors of a path.
+/// Size of a path in sectors.
 const SECTORS: u64 = 8192;
 
 pub(crate) fn block_devices(server: &Server) {
@@ -43,7 +43,7 @@ pub(crate) fn block_devices(server: &Server) {
     domain.ldm("bind mars");
     domain.start();
 
-    // A whole device and a part of one.
+    // A whole device, and a part of one.
     domain.inside("printf whole | dd of=/dev/vda seek=3 conv=fsync 2>/dev/null");
     domain.inside("printf part | dd of=/dev/vdb conv=fsync 2>/dev/null");
     assert_eq!(domain.inside("dd if=/dev/vda skip=3 count=1 2>/dev/null | head -c 5"), "whole");
@@ -63,12 +63,12 @@ pub(crate) fn block_devices(server: &Server) {
     assert_eq!(server.shell("pgrep -f 'guest=mar[s],'; true"), "", "no daemon is left");
 }
 
-/// The table of a path that works.
+/// Returns the device-mapper table of a working path.
 fn works() -> String {
     format!("0 {SECTORS} linear /dev/ram0 0")
 }
 
-/// Data written by the domain through the active path is on the device.
+/// Checks that data written by the domain through the active path is on the device.
 fn paths(server: &Server, domain: &Domain<'_>) {
     assert_eq!(states(domain), ["active", "standby"]);
     domain.inside("printf paths | dd of=/dev/vdc conv=fsync 2>/dev/null");
@@ -98,8 +98,8 @@ duration = "150ms"
 warmup = "50ms"
 "#;
 
-/// A run measures the server's virtio disk itself and in a guest, and a guest gets an NVMe controller. Then vtax is
-/// killed while a guest has it, in a run on the disk of the other controller.
+/// Measures the server's virtio disk in the server and in a guest, with an NVMe controller assigned to a guest. Then
+/// kills vtax while a guest has the controller, in a run on the disk of the other controller.
 pub(crate) fn assigned(server: &Server) {
     let before = server.inventory();
     let file = server.bench().path().join("disks.toml");
@@ -121,7 +121,7 @@ pub(crate) fn assigned(server: &Server) {
     back(server, &before);
 }
 
-/// All devices are in their previous state, and the disks are usable immediately.
+/// Checks that all devices are in their previous state, and that the disks are usable immediately.
 fn back(server: &Server, before: &Value) {
     assert_eq!(
         server.shell("ls /dev/nvme*n1; pgrep -x fio; pgrep -f 'guest=disk[s]'; true"),
@@ -138,7 +138,8 @@ fn words(text: &str) -> Vec<&str> {
     text.split(' ').collect()
 }
 
-/// State that a disk enters once the only sample of a run has started, whether the sample is stored, and the run's message.
+/// Fault of a disk that begins once the only sample of a run has started, whether the sample is stored, and the run's
+/// message.
 const FAULTS: [(&str, bool, &str); 4] = [
     ("0 8192 error", false, "an I/O failed: Input/output error"),
     ("0 8192 flakey /dev/ram4 0 1 1", false, "an I/O failed: Input/output error"),
@@ -146,8 +147,8 @@ const FAULTS: [(&str, bool, &str); 4] = [
     ("suspended", false, "was killed: the disk responds too slowly or not at all"),
 ];
 
-/// Disks that fail, are slow, hang, or run out of space: the sample or the run reports it, and the run ends and leaves
-/// nothing.
+/// Tests disks that fail, are slow, hang, or run out of space: the sample or the run reports it, and the run ends
+/// without leaving anything behind.
 pub(crate) fn faults(server: &Server) {
     for (fault, lands, says) in FAULTS {
         let change = match fault {
@@ -177,7 +178,7 @@ pub(crate) fn faults(server: &Server) {
         assert!(told.starts_with(&format!("status {status}\nleft:\nlog:\n")), "{fault}: {told}");
     }
 
-    // 4 MiB of room for a disk of 64 MiB.
+    // The pool has 4 MiB for a disk of 64 MiB.
     let told = server.shell(&format!(
         r#"dmsetup create pool --table '0 8192 thin-pool /dev/ram6 /dev/ram7 128 0 1 error_if_no_space'
         dmsetup message pool 0 'create_thin 0'
@@ -195,6 +196,6 @@ pub(crate) fn faults(server: &Server) {
     assert!(told.contains("No space left on device"), "{told}");
 }
 
-/// Removes the disk, which nobody may use any longer, and lists leftovers of a run.
+/// Removes the disk, which must be unused, and lists leftovers of a run.
 const CLEAN: &str = "for i in $(seq 100); do dmsetup remove faulty 2>/dev/null && break; sleep 0.1; done; echo left:; \
                      dmsetup info faulty 2>/dev/null; pgrep -x fio; ls /run/vtax*/journals";

@@ -18,7 +18,7 @@ pub(crate) fn domains(server: &Server) {
     ldm("add-vnet admin-net pvid=1 vid=11,22,33 admin-vsw mars");
     ldm("add-vnet admin-net pvid=33 vid=44 admin-vsw venus");
     ldm("bind mars venus");
-    // Members of each VLAN, according to the kernel: `+` is untagged.
+    // VLAN membership according to the kernel; `+` is untagged.
     let vlans: Value = serde_json::from_str(&server.shell("bridge -json vlan show")).expect("JSON");
     let of = |port: &str| {
         let port = vlans.as_array().and_then(|ports| ports.iter().find(|it| it["ifname"] == port)).expect("a port");

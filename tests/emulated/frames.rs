@@ -1,5 +1,5 @@
-//! Frames as a guest sends and sees them. This program attaches to a link of the guest, or of the server, with a packet
-//! socket: guests have no other program for that.
+//! Frames as a guest sends and receives them. This program attaches to a link of the guest, or of the server, with a
+//! packet socket, because guests have no other program for that.
 
 use std::{
     env, fs,
@@ -8,18 +8,19 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-/// Set for this program where it is to send or to listen: the link, and frames to send in its arguments.
+/// Set in the environment of this program to send or to listen: the name of the link. The arguments are the frames to
+/// send.
 pub(crate) const AT_LINK: &str = "VTAX_FRAMES";
 /// First line of output of the listener.
 pub(crate) const LISTENING: &str = "listening";
 
-/// Experimental EtherType that nobody else sends (IEEE 802, local experimental EtherType 1).
+/// Experimental EtherType that no other program sends (IEEE 802, local experimental EtherType 1).
 const ETHERTYPE: [u8; 2] = 0x88b5_u16.to_be_bytes();
 const VLAN: [u8; 2] = 0x8100_u16.to_be_bytes();
 const BROADCAST: [u8; 6] = [0xff; 6];
 const HEADER: usize = 14;
 
-/// A frame to all, with the text at the beginning of a given number of bytes. Zeros follow.
+/// A broadcast frame of a given size, which starts with the text and is padded with zeros.
 #[derive(Debug, Clone)]
 pub(crate) struct SentFrame {
     pub(crate) from: String,
@@ -28,13 +29,13 @@ pub(crate) struct SentFrame {
     pub(crate) bytes: usize,
 }
 
-/// A frame that came.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SeenFrame {
-    /// The number in its tag, if it has one.
+    /// VLAN number of the tag, if there is one.
     pub(crate) tag: Option<u16>,
     pub(crate) text: String,
-    /// Length of the text with trailing zeros: a NIC pads frames that are too short.
+    /// Length of the text with its padding: a NIC pads frames that are too short.
     pub(crate) bytes: usize,
 }
 
@@ -43,7 +44,7 @@ impl SentFrame {
         SentFrame { from: from.to_owned(), tag, text: text.to_owned(), bytes: text.len() }
     }
 
-    /// Formats it as this program's argument.
+    /// Formats the frame as an argument of this program.
     pub(crate) fn argument(&self) -> String {
         format!("{},{},{},{}", self.from, self.tag.unwrap_or(0), self.bytes, self.text)
     }
@@ -66,7 +67,8 @@ impl SentFrame {
 }
 
 impl SeenFrame {
-    /// None if someone else sent it. The kernel removes the tag from a frame before a socket sees it.
+    /// Parses a received frame; `None` if another program sent it. The kernel has removed the tag before a socket sees
+    /// the frame.
     fn of(tag: Option<u16>, frame: &[u8]) -> Option<SeenFrame> {
         let payload = frame.get(HEADER..).filter(|_| frame[12..HEADER] == ETHERTYPE)?;
         let text = String::from_utf8_lossy(payload);
@@ -77,7 +79,7 @@ impl SeenFrame {
         format!("{} {} {}", self.tag.unwrap_or(0), self.bytes, self.text)
     }
 
-    /// Returns the listener's output.
+    /// Parses the listener's output.
     pub(crate) fn of_lines(lines: &str) -> Vec<SeenFrame> {
         let seen = lines.lines().filter(|line| *line != LISTENING).map(|line| {
             let [tag, bytes, text] = parts(line, ' ');
@@ -90,13 +92,13 @@ impl SeenFrame {
     }
 }
 
-/// The last part may have the separator in it.
+/// Splits a text. The last part may contain the separator.
 fn parts<const N: usize>(text: &str, separator: char) -> [&str; N] {
     let parts: Vec<&str> = text.splitn(N, separator).collect();
     parts.try_into().unwrap_or_else(|_| panic!("not in {N} parts: {text}"))
 }
 
-/// Sends the frames of its arguments on the link. Without arguments it listens until it is killed.
+/// Sends the frames of the arguments on the link. Without arguments, it listens until it is killed.
 pub(crate) fn at(link: &str) {
     let socket = PacketSocket::open(link).unwrap_or_else(|error| panic!("{link}: {error}"));
     let frames: Vec<SentFrame> = env::args().skip(1).map(|argument| SentFrame::parse(&argument)).collect();
@@ -120,30 +122,30 @@ fn listen(socket: &PacketSocket) {
     }
 }
 
-/// All frames received on a link, whatever their destination, and none that it sends.
+/// A socket that receives all frames of a link, whatever their destination, but not those that the link sends.
 struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
     fn open(link: &str) -> Result<PacketSocket, Error> {
         let index = fs::read_to_string(format!("/sys/class/net/{link}/ifindex"))?;
         let index: i32 = index.trim().parse().map_err(|_| ErrorKind::InvalidData)?;
-        // SAFETY: it takes no pointer.
+        // SAFETY: the call takes no pointer.
         let made = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         let made = checked(made as isize)?;
-        // SAFETY: nobody else has the descriptor.
+        // SAFETY: the descriptor is new, and has no other owner.
         let socket = PacketSocket(unsafe { OwnedFd::from_raw_fd(made as i32) });
         socket.set(libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
         socket.set(libc::PACKET_AUXDATA, &1_i32)?;
         let [mr_type, mr_alen] = [libc::PACKET_MR_PROMISC as u16, 0];
         let all = libc::packet_mreq { mr_ifindex: index, mr_type, mr_alen, mr_address: [0; 8] };
         socket.set(libc::PACKET_ADD_MEMBERSHIP, &all)?;
-        // SAFETY: zeros are a valid address, of no link.
+        // SAFETY: all zeros are a valid address, of no link.
         let mut at: libc::sockaddr_ll = unsafe { zeroed() };
         at.sll_family = libc::AF_PACKET as u16;
         at.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         at.sll_ifindex = index;
         let length = size_of_val(&at) as libc::socklen_t;
-        // SAFETY: the address is as long as that, and lives on.
+        // SAFETY: the length is that of the address, which outlives the call.
         let bound = unsafe { libc::bind(socket.0.as_raw_fd(), (&raw const at).cast(), length) };
         checked(bound as isize)?;
         Ok(socket)
@@ -152,32 +154,32 @@ impl PacketSocket {
     fn set<T>(&self, option: i32, value: &T) -> Result<(), Error> {
         let length = size_of::<T>() as libc::socklen_t;
         let fd = self.0.as_raw_fd();
-        // SAFETY: the value is as long as that, and lives on.
+        // SAFETY: the length is that of the value, which outlives the call.
         let set = unsafe { libc::setsockopt(fd, libc::SOL_PACKET, option, (&raw const *value).cast(), length) };
         checked(set as isize).map(drop)
     }
 
-    /// The number in the tag of the next frame, and the frame without the tag.
+    /// Returns the VLAN number in the tag of the next frame, and the frame without the tag.
     fn receive(&self) -> Result<(Option<u16>, Vec<u8>), Error> {
         let mut frame = vec![0_u8; 1 << 16];
         let mut control = [0_u64; 16];
         let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
-        // SAFETY: zeros are a message without parts.
+        // SAFETY: all zeros are a message without parts.
         let mut message: libc::msghdr = unsafe { zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the message points at buffers that live on, with their lengths.
+        // SAFETY: the message points to buffers that outlive the call, and has their lengths.
         let length = checked(unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) })?;
         frame.truncate(length as usize);
         Ok((tag_of(&message), frame))
     }
 }
 
-/// The kernel's report of a removed tag, packet(7).
+/// Returns the VLAN number of the removed tag, as the kernel reports it (packet(7)).
 fn tag_of(message: &libc::msghdr) -> Option<u16> {
-    // SAFETY: recvmsg(2) has filled in the control messages, and their buffer lives on.
+    // SAFETY: recvmsg(2) has filled in the control messages, and their buffer is still alive.
     let auxiliary = unsafe {
         let first = libc::CMSG_FIRSTHDR(message).as_ref()?;
         let is_ours = first.cmsg_level == libc::SOL_PACKET && first.cmsg_type == libc::PACKET_AUXDATA;

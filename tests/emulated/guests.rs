@@ -1,4 +1,4 @@
-//! Guests with functions, whole NICs and root complexes, by VFIO and KVM.
+//! Guests with functions, whole NICs and root complexes, through VFIO and KVM.
 
 use std::{
     fs::{self, File},
@@ -43,7 +43,7 @@ pub(crate) fn function(server: &Server) {
     let copied = cat.stdin(File::open(&words).expect("just written")).output().expect("vtax runs");
     assert_eq!(printed(&copied), "through two machines\n");
 
-    // As if QEMU had exceeded its memory limit: the limit is lowered below its memory.
+    // Lowering the limit below QEMU's memory has the same effect as QEMU exceeding its limit.
     server.shell(&format!(
         "echo 16M >{cgroup}/memory.max
         for i in $(seq 100); do grep -q . {cgroup}/cgroup.procs || exit 0; sleep 0.1; done; exit 1"
@@ -59,7 +59,7 @@ pub(crate) fn function(server: &Server) {
     server.destroy_vf();
 }
 
-/// A guest with a device and with KVM has its own user all the same, and a cgroup limits it. Returns the cgroup.
+/// Checks that a guest with a device and KVM also has a separate user, and that a cgroup limits it. Returns the cgroup.
 fn confined(server: &Server) -> String {
     let told = server.shell(
         r#"qemu=$(pgrep -f 'guest=we[b],')
@@ -119,8 +119,8 @@ samples = 4
 duration = "200ms"
 "#;
 
-/// Measured in the server, stored outside, including samples that were stored when vtax was killed. The lab that it
-/// left in the server, with the function in it, is removed when the run is resumed.
+/// Measures a study in the server and stores it outside, including samples that were stored when vtax was killed. The
+/// lab that vtax left in the server, with the function in it, is removed when the run is resumed.
 pub(crate) fn study(server: &Server) {
     let bench = server.bench();
     fs::write(bench.path().join("tiny.toml"), STUDY).expect("a file of the test");
@@ -128,7 +128,7 @@ pub(crate) fn study(server: &Server) {
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
     while bench.landed() == 0 {
         assert!(run.try_wait().expect("it is ours").is_none(), "it ended before a sample had landed");
-        // Each look starts a vtax, which takes the CPU from the server.
+        // Each check starts a vtax process, which takes CPU time from the server.
         thread::sleep(Duration::from_millis(500));
     }
     run.kill().expect("it is ours");

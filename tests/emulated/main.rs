@@ -1,8 +1,8 @@
-//! SR-IOV, assigned NICs and root domains, for real, on emulated servers.
+//! SR-IOV, assigned NICs and root domains in full operation, on emulated servers.
 //!
 //! Requires root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). A server takes one
-//! CPU of this machine, so there are two, or `--test-threads` of them, and the tests share them in turn. Each test has
-//! its own lab, and leaves the server's NICs as it found them.
+//! CPU of this machine, so there are two servers, or as many as `--test-threads`, which the tests share in turn. Each
+//! test has its own lab, and leaves the server's NICs as it found them.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
@@ -42,19 +42,19 @@ use bench::Bench;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
-/// Two cables, each from a NIC below `pci_0` to one below `pci_1`, and a virtio disk, `/dev/vdb`. Nearly all tests have
-/// such a server, because each boot of another takes as long as a test.
+/// Two cables, each from a NIC below `pci_0` to one below `pci_1`, and a virtio disk, `/dev/vdb`. Nearly all tests use
+/// such a server, because booting another one takes as long as a test.
 const SPEC: &str = "emulated:nics=4,disks=1";
 /// The NICs of the first cable, and their names in `vtax io list`.
 const NEAR: &str = "02:76:74:00:00:01";
 const FAR: &str = "02:76:74:00:00:02";
 const NEAR_NAME: &str = "pci_0/slot1/PF0";
-/// Name of the server's own vtax.
+/// Path of vtax in the server.
 const VTAX: &str = "/run/vtax-programs/vtax";
 
 type Test = fn(&Server);
 
-/// The longest come first, so that both servers are done at about the same time.
+/// The longest tests come first, so that both servers finish at about the same time.
 const TESTS: [(&str, &str, Test); 25] = [
     ("tuning::bad_placement_and_bad_settings_of_a_nic_are_found_changed_and_brought_back", tuning::SPEC, tuning::tuned),
     ("transcripts::the_articles_on_physical_io_replay_with_their_reboots", SPEC, transcripts::physical_io),
@@ -106,7 +106,7 @@ fn main() {
     let idle = Arc::new(Mutex::new(idle));
     let trials = TESTS.map(|(name, spec, test)| {
         let idle = Arc::clone(&idle);
-        // Each moment takes seconds in the server: this one is for `make crash`.
+        // Each kill takes seconds in the server, so this test runs in `make crash` only.
         let takes_long = name.contains("crashes") && env::var_os("VTAX_CRASH").is_none();
         let trial = Trial::test(name, move || {
             let server = best(&mut idle.lock().expect("nobody panics with it"), spec);
@@ -121,7 +121,7 @@ fn main() {
     conclusion.exit();
 }
 
-/// Takes the idle server that needs the least change to match: one that already does, else one that isn't up.
+/// Takes the idle server that needs the least change: preferably one with this specification, else one that is not up.
 fn best(idle: &mut Vec<Server>, spec: &'static str) -> Server {
     let work = |server: &Server| match *server.is() {
         Some(is) if is == spec => 0,
@@ -133,10 +133,10 @@ fn best(idle: &mut Vec<Server>, spec: &'static str) -> Server {
     idle.swap_remove(best)
 }
 
-/// A server that tests share, booted for the first of them.
+/// A server that tests share. The first test that needs it boots it.
 struct Server {
     bench: Bench,
-    /// Its specification at boot. None if it is not running.
+    /// Its specification at boot; `None` if it is not running.
     up: Mutex<Option<&'static str>>,
 }
 
@@ -145,9 +145,9 @@ impl Server {
         Server { bench: Bench::new(), up: Mutex::new(None) }
     }
 
-    /// QEMU's nested virtualization occasionally fails: a kernel, that of the server or of a guest in it, panics, or
-    /// one of several CPUs gets no ticks while it boots, or QEMU fails one of its own assertions. Only then, a test is
-    /// repeated on a new server.
+    /// Runs a test. QEMU's nested virtualization occasionally fails: a kernel, of the server or of a guest in it,
+    /// panics; one of several CPUs gets no ticks while it boots; or one of QEMU's own assertions fails. Only in these
+    /// cases is the test repeated, on a new server.
     fn hold(&self, spec: &'static str, test: Test) {
         const SERVERS: usize = 3;
         for left in (0..SERVERS).rev() {
@@ -156,9 +156,9 @@ impl Server {
                 test(self);
             };
             let Err(panic) = catch_unwind(AssertUnwindSafe(held)) else { return };
-            // Not `&panic`: that is an `Any` too, the box itself.
+            // `&panic` would be an `Any` too, but of the box itself.
             let again = left > 0 && broke(&*panic);
-            // The next test isn't to find what this one has left.
+            // The next test must not find anything that this one has left.
             self.bench().vtax(&["server", "down"]);
             *self.is() = None;
             if !again {
@@ -168,7 +168,7 @@ impl Server {
         }
     }
 
-    /// Boots it, unless it is up as it is wanted.
+    /// Boots the server, unless it is already up with this specification.
     fn up(&self, spec: &'static str) {
         if *self.is() != Some(spec) {
             self.down();
@@ -191,7 +191,7 @@ impl Server {
         &self.bench
     }
 
-    /// vtax in the server.
+    /// Runs vtax in the server.
     fn vtax(&self, arguments: &[&str]) -> Output {
         self.bench().vtax(&[&["--server", "emulated"], arguments].concat())
     }
@@ -208,16 +208,16 @@ impl Server {
         told
     }
 
-    /// Any command in the server.
+    /// Returns the output of a command in the server.
     fn shell(&self, script: &str) -> String {
         bench::printed(&self.bench().vtax(&["server", "exec", "--", "sh", "-c", script]))
     }
 
-    /// Kills a run in the server with -9 once a guest has a device of the server, and removes what it left.
+    /// Kills a run in the server with SIGKILL once a guest has a device of the server, and removes what it left.
     ///
-    /// `is_lent` is a shell's test of whether the right device was lent.
+    /// `is_lent` is a shell condition that checks whether the right device was assigned.
     fn kill_run_with_device(&self, run: &str, is_lent: &str) {
-        // The guest's QEMU has the device open once its group has a file in the process.
+        // The guest's QEMU has opened the device once the process has its group's file open.
         self.shell(&format!(
             r#"export VTAX_STATE=/run/vtax-killed
             {VTAX} {run} >/run/killed.log 2>&1 &
@@ -233,14 +233,14 @@ impl Server {
         assert!(cleaned.contains("removed run-"), "{cleaned}");
     }
 
-    /// A lab, until the guard goes.
+    /// Builds a lab, which is taken down when the value is dropped.
     fn lab(&self, name: &str, mtu: u32, domains: &str) -> Lab<'_> {
         let file = self.write(name, mtu, domains);
         let plan = serde_json::from_str(&self.printed(&["lab", "up", &file, "--json"])).expect("JSON");
         Lab { server: self, name: name.to_owned(), plan }
     }
 
-    /// The file of a lab with the first cable.
+    /// Writes the file of a lab with the first cable, and returns its name.
     fn write(&self, name: &str, mtu: u32, domains: &str) -> String {
         let text = format!(
             r#"
@@ -262,8 +262,8 @@ nics = ["{NEAR}", "{FAR}"]
         file
     }
 
-    /// One function of the first NIC, as created by a user: with an address and a VLAN, and its own driver. This
-    /// requires that the NIC is enabled.
+    /// Creates a function of the first NIC as a user would: with an address and a VLAN, and its own driver. This
+    /// requires that the NIC is up.
     fn make_vf(&self) {
         self.shell(&format!("ip link set {} up", self.near()));
         let vf = ["io", "create-vf", "--mac", "02:00:5e:10:00:05", "--vlan", "5", NEAR];
@@ -276,14 +276,15 @@ nics = ["{NEAR}", "{FAR}"]
         self.shell(&format!("ip link set {} down", self.near()));
     }
 
-    /// The name of the first NIC's link.
+    /// Returns the name of the first NIC's link.
     fn near(&self) -> String {
         let inventory = self.inventory();
         let name = &function(&inventory, NEAR_NAME)["function"]["netdev"]["name"];
         name.as_str().expect("it has a link").to_owned()
     }
 
-    /// Every field of every device is as it was: driver, address, VLAN, number of functions and all else.
+    /// Fails unless every field of every device is as before: driver, address, VLAN, number of functions and all
+    /// others.
     fn assert_as(&self, before: &Value) {
         let begun = Instant::now();
         let mut now = self.inventory();
@@ -297,8 +298,8 @@ nics = ["{NEAR}", "{FAR}"]
         assert_eq!(entries(&now).len(), entries(before).len());
     }
 
-    /// Every field of every PCI device in the server. The kernel gives a link its link-local address automatically,
-    /// some time after the link has a carrier, so these addresses are omitted.
+    /// Returns every field of every PCI device in the server, except link-local addresses: the kernel adds them
+    /// automatically, some time after the link has a carrier.
     fn inventory(&self) -> Value {
         let mut inventory: Value = serde_json::from_str(&self.printed(&["io", "list", "--json"])).expect("JSON");
         for entry in inventory.as_array_mut().expect("a list") {
@@ -327,7 +328,7 @@ struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// A command in a domain of it, which must end well.
+    /// Returns the output of a command in a domain of the lab, which must succeed.
     fn run(&self, domain: &str, command: &[&str]) -> String {
         bench::printed(&self.exec(domain, command))
     }
@@ -341,16 +342,16 @@ impl Lab<'_> {
         std::mem::forget(self);
     }
 
-    /// The address of a domain.
+    /// Returns the address of a domain.
     fn address(&self, domain: &str) -> String {
         let ends = self.plan["endpoints"].as_array().expect("endpoints");
         let end = ends.iter().find(|end| end["name"] == domain).expect("it is there");
         end["address"].as_str().expect("text").to_owned()
     }
 
-    /// Returns true if packets of the largest allowed size are answered.
+    /// Returns true if packets of this size are answered.
     fn reaches(&self, from: &str, to: &str, bytes: u32) -> bool {
-        // A link whose MTU has just been set needs a moment, in the emulator more than one.
+        // A link whose MTU has just been set needs a moment, and longer in the emulator.
         (0..3).any(|_| self.answered(from, to, bytes))
     }
 

@@ -1,7 +1,7 @@
 //! The networks of domains, captured on the wire and in the domains: the article's matrix of VLANs, the MTU of a
-//! switch, nested interfaces with their own addresses, and frames from addresses that belong to someone else.
+//! switch, nested interfaces with their own addresses, and frames from addresses of other owners.
 //!
-//! This program sends and listens at the far end of the cable, which is the wire, and in the domains.
+//! This program sends and listens in the domains and at the far end of the cable, which is the wire.
 
 use std::env;
 
@@ -15,7 +15,8 @@ const MTU: usize = 9000;
 const WIRE: &str = "02:14:4f:00:00:01";
 const VENUS: &str = "02:14:4f:00:00:02";
 const MARS: &str = "02:14:4f:00:00:03";
-/// For an interface in mars: the first is also its own, the second belongs to nobody, the third replaces the first.
+/// Addresses of an interface in mars: the first also belongs to mars, the second to nobody, and the third replaces the
+/// first.
 const LISTED: &str = "02:14:4f:00:00:07";
 const RANDOM: &str = "02:5e:ed:00:00:07";
 const OTHER: &str = "02:14:4f:00:00:08";
@@ -31,7 +32,7 @@ pub(crate) fn on_the_wire(server: &Server) {
     network.down();
 }
 
-/// The article's two domains at a switch, with the cable behind it.
+/// The article's two domains on a switch whose uplink is the cable.
 struct Network<'a> {
     server: &'a Server,
     near: String,
@@ -67,7 +68,7 @@ impl Place {
 }
 
 impl Network<'_> {
-    /// The domains get this program from their host, over the networks of their constraints.
+    /// Configures the domains, which later fetch this program from their host over these networks.
     fn new(server: &Server) -> Network<'_> {
         let near = server.near();
         let far = server.shell(&format!("basename $(dirname $(grep -l {FAR} /sys/class/net/*/address))"));
@@ -86,7 +87,7 @@ impl Network<'_> {
         network
     }
 
-    /// `vtax ldm exec`, and with it the domains are up.
+    /// Tests `vtax ldm exec`, and starts the domains for it.
     fn commands_run_in_domains(&self) {
         let refused = |domain: &str| self.server.refused(&["ldm", "exec", domain, "--", "true"]);
         assert!(refused("mars").contains("mars is inactive; bind and start it first"));
@@ -94,13 +95,13 @@ impl Network<'_> {
         assert!(refused("mars").contains("mars is bound; start it first"));
         self.ldm("start mars venus");
         for domain in ["mars", "venus"] {
-            // The first command waits for the agent.
+            // The first command also waits for the agent.
             assert_eq!(self.inside(domain, "cat /sys/class/net/eth0/address").trim(), self.mac_of(domain));
         }
     }
 
-    /// The programs come over the networks: to mars in VLAN 1 from the host, from there to venus in VLAN 33, which has
-    /// a tag in mars and none in venus. So these reach each other.
+    /// Copies this program over the networks: to mars in VLAN 1 from the host, and from there to venus in VLAN 33,
+    /// which is tagged in mars and untagged in venus. This shows that they can reach each other.
     fn the_mtu_is_that_of_the_switch(&self) {
         for domain in ["mars", "venus"] {
             assert_eq!(self.inside(domain, "cat /sys/class/net/eth0/mtu").trim(), MTU.to_string(), "{domain}");
@@ -124,14 +125,14 @@ impl Network<'_> {
             self.inside(domain, "httpd -p 7000 -h /");
         }
         self.server.shell("kill $(cat /run/serves)");
-        // The tag is no part of what the MTU counts: 20 bytes of IPv4 and 8 of ICMP are.
+        // The MTU includes 20 bytes of IPv4 and 8 of ICMP, but not the tag.
         let ping = format!("ping -c 3 -W 10 -s {} ", MTU - 28);
         assert!(self.inside("mars", &format!("{ping} 192.0.2.1")).contains(" 0% packet loss"));
         assert!(self.inside("venus", &format!("{ping} 198.51.100.2")).contains(" 0% packet loss"));
     }
 
-    /// Each of the tags from each place, as short and as long as a frame can be, and who sees it with which tag. All
-    /// else must come nowhere.
+    /// Sends a frame with each tag from each place, of minimum and of maximum size, and checks who receives it with
+    /// which tag. No other frame may arrive anywhere.
     fn each_vlan_comes_where_it_should(&self) {
         let text = |from: Place, tag: Option<u16>, length: &str| format!("{} {tag:?} {length}", from.name());
         self.listen();
@@ -190,7 +191,7 @@ impl Network<'_> {
         let before = Place::ALL.map(|place| self.seen(place, 0).len());
         let spoofed = TAGS.map(|tag| SentFrame::new(VENUS, tag, "not of mars"));
         self.send(Place::Mars, &spoofed);
-        // In VLAN 33 these come to all three, and after those.
+        // In VLAN 33 this frame reaches the other two places, after the spoofed ones.
         self.send(Place::Mars, &[SentFrame::new(MARS, Some(33), "of mars")]);
         for (place, count) in Place::ALL.into_iter().zip(before) {
             let more = if place == Place::Mars { 0 } else { 1 };
@@ -216,11 +217,11 @@ impl Network<'_> {
         assert!(seen.iter().any(|frame| frame.text == "back" && frame.tag == Some(22)), "{seen:?}");
     }
 
-    /// A macvlan in mars, as a zone has one, with an address of `alt-mac-addrs`, and one with another address. The list
-    /// changes while mars runs.
+    /// Tests macvlan interfaces in mars, as a zone has them: one with an address of `alt-mac-addrs`, and one with
+    /// another address. The list changes while mars runs.
     fn a_nested_interface_needs_an_address_of_the_list(&self) {
         self.server.shell("ip address add 203.0.113.1/24 dev admin-vsw");
-        // Each interface answers for its own addresses only.
+        // Each interface answers only for its own addresses.
         self.inside("mars", "echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore");
         for (zone, mac, address) in [("zone1", LISTED, "203.0.113.2/32"), ("zone2", RANDOM, "203.0.113.3/32")] {
             self.inside(
@@ -278,7 +279,7 @@ impl Network<'_> {
         Place::ALL.into_iter().find(|place| place.name() == domain).expect("a place").mac()
     }
 
-    /// A command at a place, where this program is `$frames`, for the link `$link`.
+    /// Runs a command at a place, with `$frames` as the path of this program and `$link` as the link.
     fn at(&self, place: Place, command: &str) -> String {
         match place {
             Place::Wire => {

@@ -20,7 +20,7 @@ pub(crate) fn refused(server: &Server) {
     let cases = [
         (wire([NEAR, "eno77"], ""), "no PCI device `eno77`"),
         (wire([NEAR, NEAR], ""), "at both ends"),
-        // It provides the outer machine's files.
+        // This device provides the outer machine's files.
         (wire(["pci_0/02", FAR], ""), "not a network controller"),
         (wire([NEAR, FAR], &domain("zone", "sut", "sr-iov", "count = 8")), "it supports 7"),
         (wire([NEAR, FAR], &domain("guest", "sut", "root-domain", "")), "must stay"),

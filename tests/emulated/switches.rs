@@ -1,7 +1,7 @@
-//! A virtual switch with VLANs, in the kernel of the server: that of most machines here has none.
+//! A virtual switch with VLANs, in the kernel of the server: that of most machines here does not support them.
 //!
-//! The switch of the source's article about networking: venus has VLAN 33 untagged and 44 tagged, mars has 1 untagged
-//! and 11, 22 and 33 tagged, and the wire has all of them. This program stands in for the guests.
+//! The switch is that of the source's article about networking: venus has VLAN 33 untagged and 44 tagged, mars has 1
+//! untagged and 11, 22 and 33 tagged, and the wire has all of them. This program takes the place of the guests.
 
 use std::{collections::BTreeSet, net::UdpSocket};
 
@@ -20,13 +20,13 @@ use super::{
     port::{Frame, Port, silent},
 };
 
-/// Set for this program in the server, which then tries a switch.
+/// Set in the environment of this program in the server to test a switch.
 pub(crate) const TRY: &str = "VTAX_TRY_SWITCH";
 
-/// The emulator may take its time.
+/// The emulator may be slow.
 const SILENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 const MTU: u32 = 9000;
-/// Bridges keep this address for LLDP. They don't forward its frames.
+/// LLDP address, whose frames bridges do not forward.
 const LLDP: MacAddr = MacAddr([1, 0x80, 0xc2, 0, 0, 0x0e]);
 const WIRE: MacAddr = mac(1);
 const VENUS: MacAddr = mac(2);
@@ -42,7 +42,7 @@ pub(crate) fn separated(server: &Server) {
     assert!(told.contains("the switch is as it should be"), "{told}");
 }
 
-/// Command of this program in the server.
+/// Runs in the server.
 pub(crate) fn try_switch() {
     for probe in [probe_vlan_bridge, probe_mac_filter, probe_redirection] {
         probe().expect("the server's kernel has it");
@@ -102,7 +102,7 @@ impl Switch {
             port(self.mars.index, &[native(1), tagged(11), tagged(22), tagged(33)]),
         ];
         assert_eq!(ports, expected);
-        // A range, as the kernel reports VLANs with the same settings.
+        // VLANs with the same settings, which the kernel reports as a range.
         let all: Vec<_> = (100..=400).map(tagged).collect();
         self.rtnl.add_vlans(VlanEnd::Port(self.wire.index), &all).expect("VLANs");
         let ports = self.rtnl.bridge_vlans(self.bridge).expect("they are read");
@@ -112,7 +112,8 @@ impl Switch {
         self.rtnl.remove_vlans(VlanEnd::Port(self.wire.index), &all).expect("they are gone");
     }
 
-    /// Each of the tags from each port, and who sees it with which tag. All else must come nowhere.
+    /// Sends a frame with each tag from each port, and checks who receives it with which tag. No other frame may
+    /// arrive.
     fn frames_come_where_they_should(&self) {
         let tags = [None, Some(11), Some(22), Some(33), Some(44)];
         for (from, mac, port) in [("wire", WIRE, &self.wire), ("venus", VENUS, &self.venus), ("mars", MARS, &self.mars)]
@@ -149,7 +150,7 @@ impl Switch {
         assert_eq!(seen, expected);
     }
 
-    /// The host sends by the bridge itself, once that takes part in a VLAN.
+    /// Checks that the host sends through the bridge itself once the bridge is a member of a VLAN.
     fn the_host_takes_part(&mut self) {
         self.rtnl.add_address(self.bridge, "192.0.2.1/24".parse().expect("an address")).expect("it is added");
         let send = |switch: &Switch, what: &str| {
@@ -169,7 +170,8 @@ impl Switch {
         self.rtnl.remove_vlans(VlanEnd::Bridge(self.bridge), &[vlan(33)]).expect("VLANs");
     }
 
-    /// Mars can't draw what is for venus to itself by such a frame, which no rule sees before the bridge learns.
+    /// Mars cannot divert frames for venus to itself by a frame to the LLDP address, which no rule sees before the
+    /// bridge learns from it.
     fn nothing_is_learnt_from_lldp(&self) {
         self.venus.broadcast(VENUS, None, "this is where I am");
         self.mars.send(LLDP, VENUS, Some(33), b"no, here");
@@ -180,7 +182,7 @@ impl Switch {
         self.wire.received(SILENCE);
     }
 
-    /// Tags make no difference to who owns an address.
+    /// Checks that an address has the same owner with any tag.
     fn addresses_are_owned(&self) {
         let mut nft = Nft::open_in(&self.ns).expect("a socket");
         let vsw: SwitchName = "admin-vsw".parse().expect("a name");

@@ -1,4 +1,4 @@
-//! The transcripts of the articles on physical I/O, replayed on a server that reboots on the way.
+//! The transcripts of the articles on physical I/O, replayed on a server that reboots in between.
 
 use super::{
     Server, bench,
@@ -7,7 +7,7 @@ use super::{
     transcript::{self, Names},
 };
 
-/// The two network ports of each of the article's NICs are their own NICs here.
+/// The two ports of each of the article's NICs are separate NICs here.
 const PORTS: [(&str, &str); 5] = [
     ("/SYS/MB/NET0/IOVNET.PF1", "pci_0/slot3/PF0"),
     ("/SYS/MB/NET2/IOVNET.PF1", "pci_1/slot4/PF0"),
@@ -16,10 +16,10 @@ const PORTS: [(&str, &str); 5] = [
     ("/SYS/MB/NET0", "pci_0/slot1"),
 ];
 const SLOT: [(&str, &str); 1] = [("/SYS/MB/NET2", "pci_1/slot2")];
-/// This machine has two root complexes. The article's machine has four in parts 8 and 9.
+/// This machine has two root complexes, the article's machine in parts 8 and 9 has four.
 const LAST_BUS: [(&str, &str); 1] = [("pci_3", "pci_1")];
 
-/// Parts 8, 9 and 10, one after another.
+/// Replays parts 8, 9 and 10, in sequence.
 pub(crate) fn physical_io(server: &Server) {
     let before = server.inventory();
     let domain = Domain { server };
@@ -55,7 +55,7 @@ fn replay(domain: &Domain<'_>, transcript: &str, names: Names<'_>) {
     let server = domain.server;
     transcript::replay(transcript, names, |command| match command.split_once(' ').unwrap_or((command, "")) {
         ("ldm", words) => domain.ldm(words),
-        // Anyone who comes next waits until the server is there.
+        // The next command waits until the server is up again.
         ("reboot", _) => bench::printed(&server.bench().vtax(&["server", "exec", "--", "reboot"])),
         ("running", _) => {
             bench::wait_until("the server's boot starts mars", || domain.ldm("list mars").contains(" active "));
@@ -68,12 +68,12 @@ fn replay(domain: &Domain<'_>, transcript: &str, names: Names<'_>) {
     });
 }
 
-/// As the system in mars lists them, with their drivers.
+/// Returns the NICs as the system in mars lists them, with their drivers.
 fn nics(domain: &Domain<'_>) -> String {
     bench::wait_until("the function's driver in mars has it", || domain.nics().contains("igbvf"));
     let found = domain.nics();
     let mut drivers: Vec<&str> = found.split(' ').collect();
-    // The virtual one was there first.
+    // The virtual NIC was there first.
     drivers.sort_by_key(|driver| *driver != "virtio_net");
     drivers.iter().enumerate().map(|(number, driver)| format!("net{number} {driver}\n")).collect()
 }
@@ -83,7 +83,7 @@ fn link(server: &Server, port: &str) -> String {
     function(&inventory, port)["function"]["netdev"]["name"].as_str().expect("it has a link").to_owned()
 }
 
-/// Root complexes come first, then slots, then physical functions.
+/// Checks the order: root complexes, then slots, then physical functions.
 fn order_of_kinds(listed: &str) {
     let mut kinds: Vec<&str> = listed.lines().skip(2).map(|row| row[42..49].trim_end()).collect();
     kinds.dedup();

@@ -9,15 +9,16 @@ use super::{Lab, Server};
 
 /// Two sockets of two CPUs, each a NUMA node.
 pub(crate) const SPEC: &str = "emulated:nics=2,sockets=2,cpus=4";
-/// Set for this program in the server, which then queries the driver of this link, or changes its settings.
+/// Set in the environment of this program in the server, which then queries the driver of this link or changes its
+/// settings.
 pub(crate) const TELL: &str = "VTAX_TELL_DRIVER";
 
-/// Its NIC is on node 1, which has CPUs 2 and 3.
+/// This host's NIC is on node 1, which has CPUs 2 and 3.
 const HOST: &str = "t-tune/peer";
 const GUEST: &str =
     "[[guest]]\nname = \"web\"\nhost = \"peer\"\nmethod = \"paravirtual\"\nvnet = \"bridge\"\nmemory = \"160 MiB\"\n";
 const PLACEMENT: [&str; 4] = ["host-cpus", "irq-node", "vcpu-pinning", "vhost-node"];
-/// The other rules that have something to find on an emulated NIC.
+/// The other rules that have findings on an emulated NIC.
 const OF_NIC: [&str; 7] = ["coalescing", "interrupt-spread", "irq-deferral", "mtu", "offloads", "rps", "xps"];
 
 pub(crate) fn tuned(server: &Server) {
@@ -29,7 +30,7 @@ pub(crate) fn tuned(server: &Server) {
     of_machine(server);
 }
 
-/// The interrupts, vhost's worker and the virtual CPU on node 0: found, moved next to the NIC, and moved back.
+/// Moves interrupts, vhost's worker and the virtual CPU to node 0. This must be found, corrected, and reverted.
 fn placement(server: &Server) {
     let planted = Placed::put(server, ["0", "0", "0-1"]);
     let check = checked(server, HOST);
@@ -48,8 +49,7 @@ fn placement(server: &Server) {
     assert_eq!(Placed::read(server), planted);
 }
 
-/// The node of the other host's NIC is not reported. The kernel spreads its interrupts over all
-/// CPUs.
+/// The kernel reports no node for this host's NIC, and spreads its interrupts over all CPUs.
 fn both_sockets(server: &Server) {
     let host = "t-tune/sut";
     let check = checked(server, host);
@@ -80,13 +80,13 @@ fn of_nic(server: &Server, lab: &Lab<'_>) {
     assert_eq!((settings(lab, "", ""), Placed::read(server)), (planted, planted_at));
 }
 
-/// Settings that only the first namespace has: a backlog of one packet, and then one that has dropped packets.
+/// Tests settings of the initial namespace: a backlog of one packet, and then one that has dropped packets.
 fn of_machine(server: &Server) {
     let program = env::current_exe().expect("this test");
     let found_and_told = |text: &str| {
         let check = server.printed(&["tune", "check", "--json"]);
         assert!(check.contains(text), "{text}: {check}");
-        // A CPU that is emulated may also stop with work left, which is about netdev_budget.
+        // An emulated CPU may also stop with work left, which is a finding about netdev_budget.
         assert!(found(&serde_json::from_str(&check).expect("JSON"), &["backlog"]).contains(&"backlog"), "{check}");
     };
     let value = || server.shell("cat /proc/sys/net/core/netdev_max_backlog").trim().to_owned();
@@ -108,7 +108,7 @@ fn of_machine(server: &Server) {
     apply_and_revert("2000", "1000");
 }
 
-/// On which CPUs things are, as the kernel reports.
+/// The CPUs of interrupts, vhost's worker and the virtual CPU, as the kernel reports them.
 #[derive(Debug, PartialEq)]
 struct Placed {
     interrupts: Vec<String>,
@@ -117,7 +117,7 @@ struct Placed {
 }
 
 impl Placed {
-    /// Puts each interrupt of the NIC on node 1, vhost's worker and the virtual CPU on these CPUs.
+    /// Moves each interrupt of the NIC on node 1, vhost's worker and the virtual CPU to these CPUs.
     fn put(server: &Server, cpus: [&str; 3]) -> Placed {
         let [interrupt, vhost, vcpu] = cpus;
         let pin = format!(
@@ -153,8 +153,8 @@ impl Placed {
     }
 }
 
-/// Returns a line for each setting of the NIC on node 1, after a script in its directory of `/sys` and after its driver
-/// was set.
+/// Runs a script in the `/sys` directory of the NIC on node 1 and changes its driver's settings, then returns a line
+/// for each setting.
 fn settings(lab: &Lab<'_>, script: &str, tell: &str) -> String {
     let program = env::current_exe().expect("this test");
     let script = format!(
@@ -168,8 +168,7 @@ fn settings(lab: &Lab<'_>, script: &str, tell: &str) -> String {
     lab.run("peer", &["unshare", "--mount", "sh", "-ec", &script])
 }
 
-/// This program in the server: sets each `NAME=VALUE` of the driver, and prints the resulting values. `flood` sends
-/// packets.
+/// Runs in the server: sets each `NAME=VALUE` of the driver, and prints the resulting values. `flood` sends packets.
 pub(crate) fn tell_driver(link: &str) {
     let driver = Ethtool::open(&link.parse().expect("a link")).expect("a socket");
     for word in env::args().skip(1) {
@@ -187,7 +186,7 @@ pub(crate) fn tell_driver(link: &str) {
     }
 }
 
-/// More packets than another CPU processes in one batch.
+/// Sends more packets than another CPU processes in one batch.
 fn flood() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let to = socket.local_addr().expect("it is bound");
@@ -201,7 +200,7 @@ fn checked(server: &Server, host: &str) -> Value {
         .expect("JSON")
 }
 
-/// Returns those of these rules that have findings, sorted.
+/// Returns the rules among these that have findings, sorted.
 fn found<'a>(check: &'a Value, among: &[&str]) -> Vec<&'a str> {
     let findings = check["findings"].as_array().expect("a list").iter();
     let mut rules: Vec<&str> = findings.map(|finding| finding["rule"].as_str().expect("a name")).collect();

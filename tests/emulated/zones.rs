@@ -22,7 +22,7 @@ method = "sr-iov"
 vlan = 8
 "#;
 
-/// Held against what comes out at the other end of the cable: a VLAN link there, on the NIC itself, sees
+/// Compares the settings with what arrives at the other end of the cable: a VLAN link there, on the NIC itself, sees
 /// the frames with the tag and the address.
 pub(crate) fn functions(server: &Server) {
     let before = server.inventory();
@@ -30,7 +30,7 @@ pub(crate) fn functions(server: &Server) {
     assert!(lab.reaches("web", "db", 1400), "both are in VLAN 7");
     assert!(!lab.answered("other", "web", 56), "it is in VLAN 8");
 
-    // Own addresses for it, next to the lab's.
+    // Additional addresses for this link.
     let on_cable = |domain: &str, command: &str| lab.run(domain, &["sh", "-ec", command]);
     on_cable("peer", "ip link add link wire0 name tagged type vlan id 7; ip link set tagged up");
     on_cable("peer", "ip address add 198.51.100.2/24 dev tagged");
@@ -71,7 +71,7 @@ pub(crate) fn whole_nic(server: &Server) {
     server.assert_as(&before);
 }
 
-/// A lab takes functions that exist, and releases them in their previous state.
+/// Checks that a lab takes functions that exist, and releases them in their previous state.
 pub(crate) fn lent(server: &Server) {
     let before = server.inventory();
     server.make_vf();

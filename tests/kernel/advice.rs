@@ -1,4 +1,4 @@
-//! Advice on this machine: what is not measured has commands, and these decide it.
+//! Advice on this machine: for unmeasured requirements there are commands, which decide them.
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn each_command_decides_its_method() {
         let words: Vec<&str> = command.split(' ').skip(1).collect();
         let (samples, options) = words.split_last().expect("words");
         assert_eq!(*samples, "20", "{command}");
-        // A 99th percentile requires 368 transactions a sample.
+        // A 99th percentile requires 368 transactions per sample.
         bench.printed(&[options, &["3", "--duration", "300ms", "--warmup", "1ms"]].concat());
     }
     let (code, after) = advice(&bench);

@@ -31,7 +31,7 @@ fn cell<'a>(result: &'a Value, row: &str) -> &'a Value {
     cells.iter().find(|cell| cell["method"] == row).unwrap_or_else(|| panic!("no {row}: {}", result["failures"]))
 }
 
-/// docker-proxy isn't installed for tests, so that row may be unavailable. It is named then.
+/// docker-proxy is not installed for tests, so that row may be unavailable and is then reported with a remedy.
 #[test]
 fn every_row_is_measured_or_named_with_the_remedy() {
     let bench = Bench::new();
@@ -47,7 +47,7 @@ fn every_row_is_measured_or_named_with_the_remedy() {
             _ => panic!("{method} was not measured: {cell:#}"),
         }
     }
-    // A process that carries the traffic costs CPU time, and the host's kernel has no process of that kind.
+    // Only networks with a process that carries the traffic have CPU time of a relay; those of the kernel have none.
     for (method, has_process) in [("pasta", true), ("slirp4netns", true), ("nat", false), ("bridge", false)] {
         let relay = &cell(&result, method)["summary"]["host_cpu"]["relay"]["mean"];
         assert_eq!(relay.as_f64().is_some_and(|us| us > 0.0), has_process, "{method}: {relay}");

@@ -20,8 +20,8 @@ use super::{
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
 
-/// A mount and network namespace with cgroups of version 2 alone, which is what crun wants. It ends with its process, and
-/// so do its mounts and links; the containers are ended first.
+/// A mount namespace and a network namespace with cgroups of version 2 only, as crun requires. Dropping the value stops
+/// the containers and then the process of the namespaces, with which its mounts and links are removed.
 struct Engine<'a> {
     bench: &'a Bench,
     holder: Child,
@@ -66,7 +66,7 @@ impl Engine<'_> {
         self.shell(&format!("podman run --cgroups=disabled {limits} {words}"))
     }
 
-    /// Returns the command as it is in the engine's namespaces.
+    /// Returns the command, wrapped to run in the engine's namespaces.
     fn within(&self, command: &Command) -> Command {
         let holder = self.holder.id().to_string();
         let mut command = wrapped(&["nsenter", "--mount", "--net", "--target", &holder, "--"], command);
@@ -107,8 +107,8 @@ impl Drop for Engine<'_> {
     }
 }
 
-/// Not by `fs::write` alone: a child that another test starts in the meantime would inherit the descriptor that is open
-/// for writing, and the program could not be executed until then (ETXTBSY).
+/// Writes an executable script. `fs::write` alone is not enough: a child that another test starts at this moment would
+/// inherit the descriptor that is open for writing, and until it exits the program could not be executed (ETXTBSY).
 fn program(path: &Path, text: &str) {
     let script = path.with_extension("sh");
     fs::write(&script, text).expect("a file of the test");
@@ -141,7 +141,7 @@ fn a_container_is_measured_from_outside_and_left_as_it_was() {
     assert_eq!(kinds, ["veth", "veth", "bridge", "veth", "veth"]);
     assert_eq!(engine.shell("podman inspect --format '{{.State.Status}}' web db"), "running\nrunning\n");
     assert_eq!(engine.shell("podman diff web").lines().filter(|line| line.contains("vtax")).count(), 0);
-    // Its own processes are of this bench, too.
+    // The engine's own processes also belong to this bench, so it is stopped first.
     drop(engine);
     assert_nothing_left(&bench);
 }
@@ -174,7 +174,7 @@ fn a_container_that_stops_ends_the_run() {
     assert!(output.status.code() == Some(69) && told.contains("container:web stopped during the run"), "{told}");
     let told = engine.refused("container:web");
     assert!(told.contains("container-not-running") && told.contains("podman start web"), "{told}");
-    // Its own processes are of this bench, too.
+    // The engine's own processes also belong to this bench, so it is stopped first.
     drop(engine);
     assert_nothing_left(&bench);
 }
@@ -195,7 +195,7 @@ fn a_name_in_two_engines_and_one_in_none_are_refused() {
     engine.measured(&["--to", "podman:web"]);
 }
 
-/// Builds the image archive of `make image` from the programs that are tried, and returns its path.
+/// Builds the image archive of `make image` from the programs under test, and returns its path.
 fn image(folder: &Path) -> String {
     fs::create_dir(folder).expect("a directory of the test");
     let mut make = Command::new("sh");
@@ -215,7 +215,7 @@ fn the_image_has_the_same_bytes_each_time_and_runs() {
     let version = concat!("vtax ", env!("CARGO_PKG_VERSION"), "\n");
     assert_eq!(engine.podman_run(&format!("--rm {name} --version")), version);
 
-    // Its standard input stays open, so that the agent waits there until the container is stopped.
+    // The container's standard input stays open, so that the agent waits until the container is stopped.
     engine.podman_run(&format!("-d -i --name end --entrypoint vtax-agent {name} --stdio"));
     assert_eq!(engine.shell("podman exec end vtax --version"), version);
     let within = engine.shell("podman exec end vtax measure --json --samples 1 --duration 80ms --warmup 5ms");

@@ -1,6 +1,6 @@
-//! vtax killed before each call that changes something. `clean` then leaves the host as it was.
+//! vtax, killed before each call that changes something. `clean` then leaves the host as it was.
 //!
-//! `make test` takes a sample of the moments, `make crash` all of them, and `VTAX_CRASH=7 make crash` each seventh.
+//! `make test` tries a sample of the calls, `make crash` all of them, and `VTAX_CRASH=7 make crash` every seventh.
 
 use std::{collections::BTreeMap, env, fs, time::Instant};
 
@@ -20,7 +20,7 @@ use super::{
 /// Number of calls per command in a sample.
 const SAMPLE: usize = 6;
 
-/// A verb that is killed.
+/// A command that is killed.
 struct Case<'a> {
     bench: &'a Bench,
     /// Commands that run before the tested one.
@@ -29,13 +29,13 @@ struct Case<'a> {
     sample: usize,
 }
 
-/// Interval of the tried moments, if set.
+/// Returns the interval between the calls to try, if it is set.
 pub(super) fn step() -> Option<usize> {
     env::var("VTAX_CRASH").ok().map(|step| step.parse().expect("VTAX_CRASH is a number"))
 }
 
 impl Case<'_> {
-    /// Kills the verb at each moment, or at a sample of them.
+    /// Kills the command at each call, or at a sample of calls.
     fn sweep(&self, name: &str) {
         let begun = Instant::now();
         let Ending::Itself { calls, code: 0 } = self.killed(usize::MAX) else { panic!("{name} doesn't end well") };
@@ -44,7 +44,7 @@ impl Case<'_> {
         let before = Host::now(self.bench, self.bench.labs());
         let mut kills: BTreeMap<&str, usize> = BTreeMap::new();
         let mut failures = Vec::new();
-        // From one run to the next, the number of calls differs by a few.
+        // The number of calls varies slightly between runs.
         for at in (1..).step_by(step) {
             match self.killed(at) {
                 Ending::Itself { .. } => break,
@@ -71,11 +71,11 @@ impl Case<'_> {
         kill_at(&self.bench.command(self.verb), at)
     }
 
-    /// Cleans, and compares the host.
+    /// Runs `clean`, and compares the host with its earlier state.
     fn check(&self, before: &Host, when: &str) -> Result<(), String> {
         let output = self.bench.vtax(&["lab", "clean"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        // A lab whose last line was written is up; so is one whose removal had not begun.
+        // A lab whose last line was written is up, and so is one whose removal had not begun.
         for lab in kept(self.bench) {
             self.bench.vtax(&["lab", "down", &lab]);
         }
@@ -84,7 +84,7 @@ impl Case<'_> {
         if output.status.success() && differs.is_empty() {
             return Ok(());
         }
-        // The next moment begins with a clean host.
+        // The next kill requires a clean host.
         self.bench.vtax(&["lab", "clean"]);
         Err(format!("{when}: {:?} {told}\n{}", output.status.code(), differs.join("\n")))
     }
@@ -94,7 +94,7 @@ impl Case<'_> {
     }
 }
 
-/// The labs that stay until they are taken down, except the bystander.
+/// Returns the labs that persist until they are taken down, except the bystander.
 fn kept(bench: &Bench) -> Vec<String> {
     let labs = json(bench, &["lab", "list", "--json"]);
     let kept = labs.as_array().expect("a list").iter().filter(|lab| lab["state"] == "kept");
@@ -102,7 +102,7 @@ fn kept(bench: &Bench) -> Vec<String> {
     names.filter(|name| name != "t-bystander").collect()
 }
 
-/// A bench with a lab that stays up, and the file of one that is killed.
+/// Returns a bench with a lab that stays up, and the file of one that is killed.
 fn bench() -> Bench {
     let bench = Bench::new();
     for lab in ["t-bystander", "t-crash"] {
@@ -117,21 +117,21 @@ fn up(bench: &Bench) {
     bench.printed(&["lab", "up", "t-crash.toml"]);
 }
 
-/// A lab whose vtax was killed just before it was kept.
+/// Creates a lab whose vtax was killed just before the lab became permanent.
 fn abandoned(bench: &Bench) {
     up(bench);
     let journal = bench.labs().join("journals/t-crash.journal");
     let text = fs::read_to_string(&journal).expect("its journal");
     let mut lines: Vec<&str> = text.lines().collect();
     lines.pop().expect("the line by which it is kept");
-    // The second line is the seal: how many lines follow.
+    // The second line is the seal: the number of lines that follow.
     let seal = format!("{{\"sealed\":{}}}", lines.len() - 2);
     let seal = format!("{:08x} {seal}", crc32fast::hash(seal.as_bytes()));
     lines[1] = &seal;
     fs::write(&journal, lines.join("\n") + "\n").expect("ours");
 }
 
-/// A lab whose journal no longer exists.
+/// Creates a lab, and removes its journal.
 fn without_journal(bench: &Bench) {
     up(bench);
     fs::remove_file(bench.labs().join("journals/t-crash.journal")).expect("its journal");
@@ -162,7 +162,7 @@ fn lab_clean_killed_anywhere_leaves_nothing_that_another_does_not_remove() {
 #[test]
 fn a_run_killed_anywhere_leaves_nothing_that_clean_does_not_remove() {
     let verb = ["run", "demo", "--methods", "veth", "--mode", "controlled", "--samples", "1", "--duration", "20ms"];
-    // The agents end with their vtax.
+    // The agents exit with their vtax.
     let fresh = |bench: &Bench| {
         wait_until("the agents are gone", || processes_of(bench.path()).is_empty());
         let _ = fs::remove_dir_all(bench.state());

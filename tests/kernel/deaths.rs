@@ -1,4 +1,4 @@
-//! Failures of processes, and what must hold afterwards.
+//! Processes that are killed or fail, and what must hold afterwards.
 
 use std::{
     fs,
@@ -13,11 +13,11 @@ use super::{
     json, lab_of, labs, processes_of, runs,
 };
 
-/// A run of some seconds.
+/// Arguments of a run that takes several seconds.
 const LONG: [&str; 10] =
     ["run", "demo", "--methods", "bridge,veth", "--mode", "controlled", "--samples", "3", "--mtu", "1500"];
 
-/// A run that has taken some samples and continues.
+/// Starts a run, and waits until it has stored some samples.
 fn under_way(bench: &Bench, arguments: &[&str], samples: u64) -> Child {
     let mut command = bench.command(arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
@@ -83,7 +83,7 @@ fn kill_9_loses_at_most_the_round_in_flight() {
     let lab = lab_of(&runs(&bench)[0]);
     assert!(labs(&bench).contains(&lab), "a killed vtax can't remove its lab");
     wait_until("the agents are gone with vtax", || processes_of(bench.path()).is_empty());
-    // The resuming vtax removes the lab first.
+    // When the run is resumed, vtax first removes the lab.
     assert_resumes(&bench);
 }
 
@@ -133,7 +133,7 @@ fn a_full_disk_is_named_and_stored_samples_stay() {
     assert_eq!(output.status.code(), Some(69), "{told}");
     assert!(told.contains("no space left") && told.contains(state.to_str().expect("text")), "{told}");
     wait_until("no process is left", || processes_of(bench.path()).is_empty());
-    // A separate bench: the full store can't even be opened for reading.
+    // Uses a separate bench, because the full store cannot even be opened for reading.
     let labs = json(&Bench::beside(&bench), &["lab", "list", "--json"]);
     let mine = |lab: &serde_json::Value| lab["owner"]["pid"] == pid;
     assert!(!labs.as_array().expect("a list").iter().any(mine), "{labs}");
@@ -157,7 +157,7 @@ fn results_are_removed_from_a_full_disk() {
     assert!(now > full, "{now} bytes fit, and {full} did before");
 }
 
-/// A small disk, unmounted with the value.
+/// A small file system, which is unmounted when the value is dropped.
 struct Tmpfs<'a> {
     at: &'a std::path::Path,
 }
@@ -209,7 +209,7 @@ fn a_second_ctrl_c_exits_immediately_and_clean_removes_the_rest() {
     let mut child = under_way(&bench, &[&LONG[..6], &["--duration", "5s"]].concat(), 0);
     wait_until("the lab is there", || !runs(&bench).is_empty());
     signal(child.id(), "-INT");
-    // It may already end with the first one; then the second finds nobody.
+    // vtax may exit on the first signal; the second then has no target.
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
     thread::sleep(Duration::from_millis(100));
     let status = child.wait().expect("it ends");

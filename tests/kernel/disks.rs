@@ -1,4 +1,4 @@
-//! `vtax measure --disk` and studies of disks: real files, a real fio, guests under QEMU.
+//! `vtax measure --disk` and studies of disks: real files, a real fio, and guests under QEMU.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use super::{
 
 const SHORT: [&str; 6] = ["--samples", "2", "--duration", "100ms", "--warmup", "20ms"];
 
-/// A directory on a disk: a test of O_DIRECT in memory would show nothing.
+/// Returns a directory on a disk: in memory, O_DIRECT would have no effect.
 fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a directory")
 }
@@ -33,7 +33,7 @@ fn started(bench: &Bench, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs")
 }
 
-/// The programs that have this path among their arguments.
+/// Returns the fio processes that measure this file.
 fn fio_of(path: &str) -> Vec<u32> {
     let wanted = format!("--filename={path}");
     let all = fs::read_dir("/proc").expect("/proc").flatten();
@@ -93,7 +93,7 @@ fn data_on_a_disk_is_not_lost_unless_the_user_allows_it() {
     assert_nothing_left(&bench);
 }
 
-/// Ctrl-C in a sample of a minute, then a kill, then the rest.
+/// Interrupts a long sample with Ctrl-C, kills another run, and resumes that one.
 #[test]
 fn a_stopped_run_ends_fio_immediately_and_can_be_resumed() {
     let (bench, folder) = (Bench::new(), folder());
@@ -119,14 +119,14 @@ fn a_stopped_run_ends_fio_immediately_and_can_be_resumed() {
     child.kill().expect("it is ours");
     child.wait().expect("it ends");
     wait_until("fio has ended with vtax", || fio_of(&path).is_empty());
-    // Other tests have labs at the same time.
+    // Other tests may have labs at the same time.
     let left = json(&bench, &["lab", "list", "--json"]);
     let ours = |held: &&Value| held["owner"]["command"].as_str().is_some_and(|command| command.contains(&path));
     let state = left.as_array().expect("a list").iter().find(ours).and_then(|files| files["state"].as_str());
     assert_eq!((state, File::open(&path).is_ok()), (Some("abandoned"), true), "{left}");
     bench.printed(&["lab", "clean"]);
     assert!(File::open(&path).is_err(), "what a kill leaves is known by a journal");
-    // The file that replaced it isn't the run's.
+    // The file that has replaced the run's file is not used.
     fs::write(&path, "letters").expect("ours");
     let told = bench.refused(&["run", "--resume", "last"]);
     assert!(told.contains("disk-not-empty"), "{told}");
@@ -179,12 +179,12 @@ fn guests_disks_are_measured_next_to_the_hosts_and_nothing_is_left() {
     assert_eq!(left, ["study.toml"]);
     assert_nothing_left(&bench);
 
-    // The guest dies under load: the run ends, and reports the reason.
+    // The guest dies under load: the run ends and reports the reason.
     let long = ["run", &study, "--dir", &directory, "--methods", "virtio-blk", "--duration", "15s"];
     let mut long = started(&bench, &long);
     let mut told = BufReader::new(long.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
     assert!(told.any(|line| line.contains("samples to take")), "the guest has booted");
-    // True if it dies before fio has begun, or later, must make no difference.
+    // Whether fio has already started when the guest dies must make no difference.
     std::thread::sleep(Duration::from_secs(2));
     qemus(&bench).into_iter().for_each(|pid| signal(pid, "-KILL"));
     let told = told.collect::<Vec<_>>().join("\n");
@@ -193,14 +193,14 @@ fn guests_disks_are_measured_next_to_the_hosts_and_nothing_is_left() {
     assert_nothing_left(&bench);
 }
 
-/// Host CPU time for a guest's disk: more for the guest than for all else under emulation, and for an iothread and a
-/// daemon only where there is one.
+/// Checks the host CPU time for a guest's disk: under emulation, the guest takes more than everything else, and only
+/// rows with an iothread or a daemon have CPU time of one.
 fn split_of_cpu_time(bench: &Bench, directory: &str) {
     let one_job = bench.path().join("one-job.toml");
     fs::write(&one_job, STUDY.replace("threads = [1, 2]", "")).expect("ours");
     let study = one_job.to_str().expect("text");
     const ROWS: [&str; 4] = ["native-disk", "virtio-blk", "vhost-user-blk", "virtio-scsi:iothread"];
-    // On a busy machine fio takes so long to start and to end that nothing is known of a short sample, which vtax
+    // On a busy machine, fio takes so long to start and to exit that a short sample has no CPU figures, which vtax
     // reports.
     let mut unknown = ROWS.to_vec();
     for duration in ["2s", "6s", "18s", "54s"] {

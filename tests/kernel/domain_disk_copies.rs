@@ -24,12 +24,12 @@ use super::{
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 64 * MIB;
 
-/// Space that a file takes.
+/// Returns the disk space that a file uses.
 fn taken(path: &Path) -> u64 {
     fs::metadata(path).expect("a file of the test").blocks() * 512
 }
 
-/// mars with its own disk at the first host, and a file without data for it at the other one.
+/// mars with a separate disk at the first host, and a file without data for that disk at the other host.
 struct Disks<'a> {
     hosts: Hosts<'a>,
     here: PathBuf,
@@ -37,7 +37,7 @@ struct Disks<'a> {
 }
 
 impl<'a> Disks<'a> {
-    /// The peer has its file in this directory.
+    /// Creates the disk's files; the peer's is in this directory.
     fn new(host: &'a Host<'a>, at: &Path) -> Disks<'a> {
         let hosts = Hosts::new(host);
         let file = |folder: &Path, name: &str| {
@@ -60,7 +60,7 @@ impl<'a> Disks<'a> {
         in_mars(self.hosts.sut, "dd if=/dev/urandom of=/dev/vda bs=1M count=16 conv=fsync 2>/dev/null");
     }
 
-    /// Starts to move mars so slowly that it doesn't end by itself, and waits until its disk is being copied.
+    /// Starts to move mars at a rate too low for the migration to complete, and waits until its disk is being copied.
     fn slowly(&self) -> Child {
         let words = format!("migrate-domain --copy-disks --bandwidth 8M mars {}", self.hosts.target);
         let mut command = self.hosts.sut.command(&words);
@@ -70,7 +70,7 @@ impl<'a> Disks<'a> {
         child
     }
 
-    /// Fails unless mars keeps running at its source without a job, and nothing of its disk is at the target.
+    /// Fails unless mars keeps running at its source without a job, and the target has no data of its disk.
     fn assert_stayed(&self, why: &str) {
         let stayed = self.hosts.settled(why);
         assert_eq!(stayed.name, "sut", "{why}");
@@ -89,7 +89,7 @@ impl<'a> Disks<'a> {
     }
 }
 
-/// Asks the monitor of mars' QEMU.
+/// Sends a command to the monitor of mars' QEMU.
 fn qmp(host: &Host<'_>, command: &str) -> Value {
     let stream = UnixStream::connect(host.folder().join("mars/qemu/qmp.sock")).expect("QEMU runs");
     let mut lines = BufReader::new(&stream).lines().map(|line| line.expect("a line"));
@@ -121,15 +121,15 @@ fn sum(path: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).split(' ').next().expect("a sum").to_owned()
 }
 
-/// Writes numbered sectors from the middle of the disk on, each once it has the one before on stable storage. `/last` has
-/// a number at any time.
+/// Writes numbered sectors from the middle of the disk on, each only after the previous one is on stable storage.
+/// `/last` always contains a number.
 const WRITER: &str = "
     (i=0; while [ ! -e /stop ]; do
         printf '%08d' $i | dd of=/dev/vda bs=512 seek=$((65536 + i)) conv=fsync 2>/dev/null && echo $i > /next && mv /next /last
         i=$((i + 1))
     done) >/dev/null 2>&1 </dev/null &";
 
-/// Returns the numbers of the sectors that were written, which have to be all up to the last one.
+/// Checks that all sectors up to the last one were written with their numbers.
 fn numbers(path: &Path, last: u64) {
     let content = fs::read(path).expect("a file of the test");
     for number in 0..=last {
@@ -150,7 +150,7 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
         assert!(output.status.code() == Some(1) && text.contains(why), "{words}: {output:?}");
     };
     refused("migrate-domain --copy-disks", "- data: mars is not active, and vtax copies disks only while");
-    // A second disk of its own, and one that both hosts have.
+    // mars also has a second disk that is copied, and one that both hosts share.
     let more = ["here", "there", "both"].map(|name| {
         let path = bench.path().join(format!("more-{name}.img"));
         File::create(&path).and_then(|file| file.set_len(8 * MIB)).expect("a file of the test");
@@ -199,7 +199,7 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
     assert_eq!(["vdb", "vdc"].map(|disk| tail(there, disk)), tails);
     assert_eq!(sum(logs_here), sum(logs_there));
     assert_ne!(sum(&disks.here), sum(&disks.there), "only the target's file has changed since");
-    // Only what has data takes space, and nobody else can write to it.
+    // Only data takes space, and no other process can write to the file.
     assert!(taken(&disks.there) < 24 * MIB, "{}", taken(&disks.there));
     assert!(!peer.folder().join("mars/disks.sock").exists());
     let locked = Command::new("flock").args(["-n", "-x"]).arg(&disks.there).arg("true").status();
@@ -207,8 +207,7 @@ fn a_domain_moves_with_its_disk_and_no_write_is_lost() {
     let free = Command::new("flock").args(["-n", "-x"]).arg(&disks.here).arg("true").status();
     assert!(free.expect("flock runs").success(), "the source has released it");
 
-    // It reboots there as if it had never moved, and an inactive domain keeps what both hosts
-    // share.
+    // It reboots there as if it had never moved, and an inactive domain keeps what both hosts share.
     peer.ldm("stop -f mars");
     peer.ldm("start mars");
     peer.wait_for_boot("mars");
@@ -241,7 +240,7 @@ fn a_copy_that_ends_early_leaves_the_domain_at_its_source_and_the_target_s_file_
     assert!(told(&ended).contains("disk `data` of guest `mars` could not be copied"), "{ended:?}");
     disks.assert_stayed("the target's QEMU was killed");
 
-    // Nothing of these attempts is in the way of the next one.
+    // Nothing left by these attempts impedes the next one.
     let moving = disks.slowly();
     kill(host.qemu("mars"));
     let ended = moving.wait_with_output().expect("vtax runs");
@@ -290,7 +289,7 @@ fn whenever_vtax_is_killed_one_host_has_the_domain_with_all_of_its_disk() {
     assert!((1..PHASES.len() as u32).contains(&moved), "{moved}");
 }
 
-/// A file system of 80 MiB, which is unmounted when this is dropped.
+/// A file system of 80 MiB, which is unmounted when the value is dropped.
 struct SmallFileSystem(PathBuf);
 
 impl SmallFileSystem {
@@ -301,7 +300,7 @@ impl SmallFileSystem {
         SmallFileSystem(at)
     }
 
-    /// Fills it but for this many bytes.
+    /// Fills the file system, except for this many bytes.
     fn fill(&self, left: u64) {
         let free = rustix::fs::statvfs(&self.0).map(|system| system.f_bavail * system.f_frsize).expect("it is mounted");
         fs::write(self.0.join("other"), vec![1; (free - left) as usize]).expect("there is space");
@@ -338,7 +337,7 @@ fn a_target_without_space_is_refused_and_one_that_becomes_full_gives_up() {
     disks.assert_stayed("the target was full");
     fs::remove_file(&other).expect("a file of the test");
     assert!(disks.migrate("--copy-disks").starts_with("mars now runs on"));
-    // The file system is still in use.
+    // The file system is in use until the domain is unbound.
     disks.hosts.peer.ldm("stop -f mars");
     disks.hosts.peer.ldm("unbind mars");
 }

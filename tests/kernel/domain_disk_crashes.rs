@@ -1,8 +1,8 @@
 //! Commands on a domain with virtual disks, killed before each call that changes something. The next command finds the
-//! domain in one of its two states; after it is unbound, the host is in its previous state, and nobody has the disks'
-//! files.
+//! domain in one of its two states; after it is unbound, the host is in its previous state, and no process uses the
+//! disks' files.
 //!
-//! `make test` takes a sample of the moments, as `crashes` does.
+//! `make test` tries a sample of the calls, as `crashes` does.
 
 use std::{
     collections::BTreeMap,
@@ -22,16 +22,16 @@ use super::{
     empty, host,
 };
 
-/// Number of moments of each verb in a sample.
+/// Number of calls per command in a sample.
 const SAMPLE: usize = 4;
 
 /// If nothing changes for this long, the kernel and ending processes have finished their own work.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Amount of the domain kernel's last output that is shown.
+/// Number of bytes at the end of the domain kernel's output that are shown.
 const CONSOLE_LAST: usize = 4000;
 
-/// mars with a disk in a file, and one with two paths to another file.
+/// mars with one disk in a file, and another with two paths to a second file.
 struct Killed<'a> {
     host: Host<'a>,
     /// Files of the disks.
@@ -73,7 +73,7 @@ impl<'a> Killed<'a> {
         self.host.ldm("start mars");
     }
 
-    /// State of the host while mars is inactive. Directories that persist for the next time exist.
+    /// Returns the state of the host while mars is inactive. By then, directories that remain after an unbind exist.
     fn inactive(&self) -> host::Host {
         self.start();
         self.host.ldm("stop -f mars");
@@ -93,7 +93,7 @@ impl<'a> Killed<'a> {
         host::Host::now(self.host.bench, self.host.bench.labs())
     }
 
-    /// Runs the verb once for each moment, and kills it there. `check` returns what is wrong afterwards.
+    /// Runs the command once for each call, and kills it there. `check` returns what is wrong afterwards.
     fn sweep(&self, verb: &str, prepare: &dyn Fn(), check: &dyn Fn() -> Result<(), String>) {
         let begun = Instant::now();
         prepare();
@@ -126,14 +126,14 @@ impl<'a> Killed<'a> {
         assert!(2 * total * step >= calls, "{verb}: {total} kills of {calls}");
     }
 
-    /// The next command that changes something on the host repairs what was left incomplete. Then the domain is
-    /// released, and nothing may be left.
+    /// Runs commands that change something on the host, the first of which repairs what was left incomplete, until the
+    /// domain is released. Nothing may be left then.
     fn taken_back(&self, before: &host::Host) -> Result<(), String> {
         let told = ["unbind mars", "stop -f mars", "unbind mars"].map(|words| {
             let output = self.host.try_ldm(words);
             format!("`{words}`: {}", String::from_utf8_lossy(&output.stderr).trim())
         });
-        // The kernel reports with up to a second of delay that a bridge has no carrier.
+        // The kernel reports with a delay of up to a second that a bridge has no carrier.
         let begun = Instant::now();
         let mut differs = self.now().differs(before);
         while !differs.is_empty() && begun.elapsed() < HANGS {
@@ -164,7 +164,8 @@ fn a_domain_with_disks_that_is_killed_on_its_way_leaves_nothing() {
     sweep("unbind mars", &bound);
 }
 
-/// The domain has no disk that isn't in the configuration, and each running daemon belongs to a disk of the domain.
+/// Checks that the domain has no disk that is not in the configuration, and that each running daemon belongs to a disk
+/// of the domain.
 fn plugged(lab: &str, volume: &str, daemons: usize) {
     let bench = Bench::new();
     let killed = Killed::new(&bench, lab);
@@ -179,7 +180,7 @@ fn plugged(lab: &str, volume: &str, daemons: usize) {
         let output = command.arg("cat /sys/block/vd*/serial; true").output().expect("vtax runs");
         String::from_utf8_lossy(&output.stdout).contains("more")
     };
-    // The reason why it has not.
+    // Details for the error message.
     let seen = || {
         let mut command = host.command("exec mars -- sh -c");
         let output = command.arg("ls -l /sys/block; dmesg | tail -n 30").output().expect("vtax runs");
@@ -216,7 +217,7 @@ fn plugged(lab: &str, volume: &str, daemons: usize) {
             }
             thread::sleep(SETTLED / 20);
         }
-        // The same command can follow.
+        // The same command succeeds afterwards.
         put(verb);
         Ok(())
     };

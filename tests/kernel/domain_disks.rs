@@ -1,4 +1,4 @@
-//! Virtual disks of domains: nobody else uses their backends, they are added and removed while a domain runs, and those
+//! Virtual disks of domains: their backends are exclusive, they are added and removed while a domain runs, and those
 //! with several paths switch to the next one without losing written data.
 
 use std::{
@@ -28,7 +28,7 @@ fn file(bench: &Bench, name: &str, size: u64) -> PathBuf {
     path
 }
 
-/// Host with the domain mars, which has the disk `data` in a file.
+/// Returns a host with the domain mars, which has the disk `data` in a file.
 fn with_disk<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -55,7 +55,7 @@ fn in_mars(host: &Host<'_>, script: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Returns the disks of mars by serial number, in the order in which mars finds them.
+/// Returns each disk of mars with its serial number, in the order in which mars finds them.
 fn serials(host: &Host<'_>) -> Vec<String> {
     let found = in_mars(
         host,
@@ -89,7 +89,7 @@ fn a_domain_writes_to_its_disk_and_to_no_other_one() {
     assert!(part(1, 2) && content[..MIB as usize].iter().chain(&content[2 * MIB as usize..]).all(|byte| *byte == 0));
     assert_eq!(in_mars(&host, "cat /sys/block/vdb/ro"), "1\n");
 
-    // The message shows who has it, and nothing was changed.
+    // The error names the holder of the disk, and nothing was changed.
     host.add("venus");
     host.ldm("add-vdisk tools tools@vds0 venus");
     host.ldm("bind venus");
@@ -154,13 +154,13 @@ fn a_disk_comes_and_goes_while_its_domain_runs() {
     assert!(told.contains("error[domain-state]") && told.contains("mars is active and uses it as more"), "{told}");
     host.ldm("rm-vdisk more mars");
     wait_until("mars sees it go", || serials(&host) == ["vda data"]);
-    // A disk that the domain was started with is removed too, and can be added again under the same name.
+    // A disk with which the domain was started can also be removed, and added again under the same name.
     host.ldm("rm-vdisk data mars");
     wait_until("mars has none", || serials(&host).is_empty());
     host.ldm("add-vdisk data data@vds0 mars");
     wait_until("mars has it again", || serials(&host) == ["vda data"]);
     assert!(!host.ldm("list -o disk mars").contains("pending"));
-    // The command gets no answer: its system no longer runs.
+    // The command gets no answer, because the domain's system no longer runs.
     host.try_ldm("exec mars -- reboot -f");
     let booted = || host.try_ldm("exec mars -- cat /sys/block/vda/serial").stdout == b"data";
     wait_for_boot("mars", booted, || host.console("mars"));
@@ -169,7 +169,7 @@ fn a_disk_comes_and_goes_while_its_domain_runs() {
     }
 }
 
-/// A vtax that is killed while it plugs or unplugs a disk leaves a domain that the next command can continue with.
+/// If vtax is killed while it plugs or unplugs a disk, the next command can continue with the domain.
 #[test]
 fn a_disk_that_is_killed_at_any_call_is_there_or_not() {
     let bench = Bench::new();
@@ -225,7 +225,7 @@ fn states(host: &Host<'_>) -> Vec<String> {
     list.lines().filter_map(state).collect()
 }
 
-/// Host with the domain mars, which runs and has a disk with two paths to `lun.img`.
+/// Returns a host with the domain mars, which runs and has a disk with two paths to `lun.img`.
 fn with_paths<'a>(bench: &'a Bench, lab: &'a str, properties: &str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -266,7 +266,7 @@ impl Load {
         }
     }
 
-    /// Waits until a block that isn't on the disk yet was reported. Earlier reports may still be in the pipe.
+    /// Waits until a block that was not on the disk before is reported. Earlier reports may still be in the pipe.
     fn go_beyond(&mut self, backing: &Path) {
         let content = fs::read(backing).expect("a file of the test");
         let is_there = |number: &u64| content[*number as usize * 512..].starts_with(format!("{number:08}").as_bytes());
@@ -276,7 +276,7 @@ impl Load {
         }
     }
 
-    /// All blocks reported so far are on the disk, whichever daemon serves it.
+    /// Checks that all blocks reported so far are on the disk, whichever daemon serves it.
     fn check(&self, backing: &Path, when: &str) {
         let content = fs::read(backing).expect("a file of the test");
         for number in 0..=self.last {
@@ -292,7 +292,7 @@ impl Drop for Load {
     }
 }
 
-/// Returns the path that serves the disk, and its daemon.
+/// Returns the active path of the disk, and its daemon.
 fn active(host: &Host<'_>) -> (usize, u32) {
     let active = states(host).iter().position(|state| state == "active").expect("one serves");
     let its = |(name, _): &(String, u32)| *name == format!("paths0.{active}");
@@ -307,7 +307,7 @@ fn end(host: &Host<'_>) {
     assert!(!host.folder().join("mars").exists());
 }
 
-/// Way in which the active daemon fails: it exits immediately, or doesn't answer.
+/// Makes the active daemon fail repeatedly, by a kill or a hang, and checks that no write is lost.
 fn loses_nothing(lab: &str, by: &str, rounds: usize) {
     let bench = Bench::new();
     let host = with_paths(&bench, lab, "");
@@ -408,13 +408,13 @@ fn requests_fail_when_no_path_works_for_the_timeout() {
     let host = with_paths(&bench, "t-ldm-late", "timeout=3");
     let script = "dd if=/dev/zero of=/dev/vda bs=512 count=1 conv=fsync 2>/dev/null && echo written || echo failed";
     assert_eq!(in_mars(&host, script), "written\n");
-    // Nobody switches to another path.
+    // Without a supervisor, no other process switches to another path.
     let supervisor = fs::read_to_string(host.folder().join("mars/supervisor")).expect("there is one");
     signal(supervisor.split('@').next().and_then(|pid| pid.parse().ok()).expect("a process"), "-KILL");
     daemons(&host).iter().for_each(|(_, pid)| signal(*pid, "-KILL"));
     wait_until("no path works", || states(&host) == ["failed", "failed"]);
     assert_eq!(in_mars(&host, script), "failed\n");
-    // The next command that changes something starts its supervisor again, which then switches to another path.
+    // The next command that changes something restarts the supervisor, which then switches to another path.
     host.ldm("set-vnet alt-mac-addrs=auto net0 mars");
     wait_until("it has its paths again", || {
         let states = states(&host);
@@ -424,7 +424,7 @@ fn requests_fail_when_no_path_works_for_the_timeout() {
     end(&host);
 }
 
-/// The largest number of disks in a study's source is 28. Each keeps its position, and one more is added while the
+/// Tests 28 disks, the largest number in a study's source. Each keeps its position, and one more is added while the
 /// domain runs.
 #[test]
 fn a_domain_has_as_many_disks_as_a_large_server() {

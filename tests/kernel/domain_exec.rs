@@ -35,7 +35,7 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     code("mars -- true", "domain-state", "mars is bound; start it first");
     host.ldm("start mars");
 
-    // The command waits until the agent is available.
+    // The command waits until the agent responds.
     assert!(host.ldm("exec mars -- /init --version").starts_with("vtax-agent"));
     let failed = host.try_ldm("exec mars -- /init --no-such-option");
     assert_eq!(failed.status.code(), Some(2));
@@ -48,12 +48,12 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     let missing = host.try_ldm("exec mars -- no-such-program");
     let told = String::from_utf8_lossy(&missing.stderr);
     assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
-    // The domain can create interfaces with all VLANs and addresses that it gets later.
+    // The domain can create interfaces for any VLAN or address that it is given later.
     for link in ["name vnet44 type vlan id 44", "name zone type macvlan"] {
         host.ldm(&format!("exec mars -- ip link add link eth0 {link}"));
     }
 
-    // The first signal goes to the command, the second kills it.
+    // The first signal is passed on to the command, the second kills it.
     let ended = |script: &str, signals: &[&str]| {
         let mut command = host.command("exec mars -- sh -c");
         let mut child = command.arg(script).stdout(Stdio::piped()).spawn().expect("vtax runs");
@@ -68,7 +68,7 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     assert_eq!(ended("trap 'exit 5' INT; echo runs; while :; do sleep 0.1; done", &["-INT"]), Some(5));
     assert_eq!(ended(patient, &["-INT", "-INT"]), Some(128 + 9));
 
-    // A domain with its own system has no agent, unless that system starts it.
+    // A domain with its own system has no agent unless that system starts one.
     host.add("earth");
     let mut disk = vec![0; 1 << 20];
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
@@ -82,8 +82,8 @@ fn a_command_runs_in_a_domain_as_in_a_guest_of_a_lab() {
     }
 }
 
-/// A coordinator that sends many requests, reads nothing, and exits while the domain answers. QEMU then has part of an
-/// answer for which its socket has no space.
+/// Acts as a coordinator that sends many requests, reads nothing, and exits while the domain answers. QEMU then holds
+/// part of an answer for which its socket has no space.
 fn ask_and_die(socket: &Path) {
     let mut raw = UnixStream::connect(socket).expect("QEMU listens");
     let hello = encode(&Opening::ours(), HELLO_MOST).expect("small");
@@ -101,7 +101,8 @@ fn ask_and_die(socket: &Path) {
     }
 }
 
-/// QEMU loses a buffer of the port with each of them, and the port has 128. Afterwards a domain never answered again.
+/// Regression test: QEMU loses a buffer of the port with each such coordinator. After all 128 were lost, the domain
+/// never answered again.
 #[test]
 fn a_domain_continues_answering_however_many_have_died_while_it_answered() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Verbs of `vtax ldm` that race, that can't save their changes, and that find a broken domain next to theirs.
+//! `vtax ldm` commands that race, that cannot save their changes, or that find another domain broken.
 
 use std::{
     collections::BTreeSet,
@@ -17,10 +17,10 @@ use super::{
     domains::{Host, kill},
 };
 
-/// Number of races of one verb against others.
+/// Number of races of one command against others.
 const ROUNDS: usize = 3;
 
-/// Directory of domains' constraints on the host.
+/// Returns the directory of domains' constraints on the host.
 fn kept(host: &Host<'_>) -> PathBuf {
     host.bench.state().join(format!("ldm.{}.sut", host.lab))
 }
@@ -38,7 +38,7 @@ fn started(host: &Host<'_>, words: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs")
 }
 
-/// Two verbs that wait for the lock, the first one longer. Both have done their reading before it.
+/// Starts two commands that wait for the lock, the first one for longer. Both have read the state before they wait.
 fn raced(host: &Host<'_>, verbs: [&str; 2]) -> [Output; 2] {
     let lock = File::options().write(true).open(kept(host).join(".lock")).expect("it is there");
     lock.lock().expect("nobody has it");
@@ -53,7 +53,7 @@ fn raced(host: &Host<'_>, verbs: [&str; 2]) -> [Output; 2] {
     children.map(|child| child.wait_with_output().expect("it ends"))
 }
 
-/// `bind eris` at the same time as a verb that requires eris to be inactive: only one of them succeeds.
+/// Runs `bind eris` at the same time as a command that requires eris to be inactive: only one of them succeeds.
 #[test]
 fn a_domain_is_not_bound_while_it_is_removed() {
     let bench = Bench::new();
@@ -77,7 +77,7 @@ fn a_domain_is_not_bound_while_it_is_removed() {
     }
 }
 
-/// The file system of the stored state is full: a change that can't be saved is not made.
+/// If the file system of the stored state is full, a change that cannot be saved is not made.
 #[test]
 fn a_change_that_cannot_be_kept_is_not_made() {
     let bench = Bench::new();
@@ -94,7 +94,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     for name in ["state.json", ".lock"] {
         fs::copy(kept(&host).join(name), full.join(name)).expect("there is space");
     }
-    // No block is left.
+    // No block is free.
     let _ = fs::write(full.join("fill"), vec![1; 1 << 20]);
     for words in ["set-vsw mtu=9000 vsw0", "rm-vsw vsw0", "add-vsw vsw1 primary"] {
         let (plain, kept) = (host.command(words), kept(&host));
@@ -117,8 +117,8 @@ fn mtu(host: &Host<'_>) -> String {
     link.split(" mtu ").nth(1).and_then(|rest| rest.split(' ').next()).expect("it is shown").to_owned()
 }
 
-/// A change of a switch that is killed before any call that changes something: after the next command, whatever it is,
-/// the host matches the stored state.
+/// If a change of a switch is killed before any call that changes something, the host matches the stored state after
+/// the next command, whichever it is.
 #[test]
 fn a_change_killed_at_any_call_is_made_or_not() {
     let bench = Bench::new();
@@ -150,8 +150,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// A hung QEMU without a supervisor, a console service and a supervisor that were killed, and a bind that fails in
-/// part.
+/// A hung QEMU without a supervisor, a killed console service, a killed supervisor, and a bind that fails in part.
 #[test]
 fn one_broken_domain_stops_no_other() {
     let bench = Bench::new();
@@ -169,7 +168,7 @@ fn one_broken_domain_stops_no_other() {
     wait_until("the console service serves mars", is_served);
     host.ldm("start mars");
 
-    // Its end is reported, and any verb that changes something restarts it.
+    // Their absence is reported, and any command that changes something restarts them.
     kill(process(&host, "vntsd"));
     kill(process(&host, "mars/supervisor"));
     let told = told_by(&host.try_ldm("list"));
@@ -179,7 +178,7 @@ fn one_broken_domain_stops_no_other() {
     wait_until("the console service serves mars again", is_served);
     assert_eq!(told_by(&host.try_ldm("list")), "");
 
-    // The boot time in another time namespace is different.
+    // The boot time differs in another time namespace.
     let list = host.command("list --json mars");
     let mut elsewhere = wrapped(&["unshare", "--time", "--boottime", "100000", "--fork"], &list);
     let seen = printed(&elsewhere.output().expect("unshare runs"));
@@ -200,7 +199,7 @@ fn one_broken_domain_stops_no_other() {
     wait_until("no QEMU is left", || host.qemus().is_empty());
 }
 
-/// A bound domain without a journal, without a record of its supervisor, or without constraints.
+/// A bound domain whose journal, record of its supervisor, or constraints are missing.
 #[test]
 fn a_domain_without_records_is_found_by_its_marks() {
     let bench = Bench::new();
@@ -254,7 +253,7 @@ fn a_system_in_a_reboot_loop_is_slowed_down() {
     host.ldm("bind mars");
     for _ in 0..2 {
         host.ldm("start mars");
-        // Between two QEMUs the domain still counts as running.
+        // Between two QEMUs, the domain still counts as running.
         wait_until("there is a pause", || {
             let is_pause = host.qemus().is_empty();
             assert_eq!(host.state("mars"), "active");

@@ -16,7 +16,7 @@ use vtax_guest::{
 
 use super::{Bench, bench::printed, domains::Host};
 
-/// First process of the system. It loads drivers, and restarts the agent whenever it exits.
+/// First process of the system. It loads drivers, and restarts the agent whenever the agent exits.
 const SYSTEM: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -25,7 +25,7 @@ while read -r module parameters; do insmod \"${module#-}\"; done </etc/vtax/modu
 while :; do /init --port; sleep 1; done
 ";
 
-/// Returns a file as in an archive that the kernel unpacks after the first one
+/// Returns a file in the format of an archive that the kernel unpacks after the first one
 /// (Documentation/driver-api/early-userspace/buffer-format.rst).
 fn entry(name: &str, mode: u32, data: &[u8]) -> Vec<u8> {
     let fields = [0, mode, 0, 0, 1, 0, data.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
@@ -42,8 +42,8 @@ pub(super) fn run(program: &str, arguments: &[&str]) {
     printed(&Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}")));
 }
 
-/// Returns a disk that a BIOS boots: a FAT file system with a boot loader, a kernel and the system's files; the system
-/// loads these drivers.
+/// Returns a disk that a BIOS can boot: a FAT file system with a boot loader, a kernel and the system's files. The
+/// system loads these drivers.
 pub(super) fn disk(folder: &Path, agent: &Path, more: &[&str]) -> PathBuf {
     let kernel = Kernel::find(None).expect("a kernel for guests");
     let drivers = [&["virtio_pci", "virtio_console", "virtio_net"], more].concat();

@@ -1,4 +1,4 @@
-//! Domains on hosts of labs that go down: `vtax lab down` releases them, and leaves nothing behind.
+//! Domains on hosts of labs: `vtax lab down` releases them, and leaves nothing behind.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{
     labs,
 };
 
-/// Returns the programs of a host's domains that vtax has started there: supervisors and the console server.
+/// Returns the processes that vtax has started for a host's domains: supervisors and the console server.
 fn programs(host: &Host<'_>) -> Vec<u32> {
     let within = format!("--in\0{}/sut\0", host.lab);
     let is_its = |pid: &u32| {
@@ -50,7 +50,7 @@ fn a_lab_that_goes_down_releases_the_running_domains_of_its_hosts_only() {
     assert_eq!(host.try_ldm("list").status.code(), Some(2), "the host no longer exists");
     assert_eq!((other.state("mars").as_str(), other.qemus().len()), ("bound", 1));
 
-    // The constraints stay: in the same lab, the domains are there again, and can be used.
+    // The constraints remain: when the lab is built again, the domains exist and can be used.
     let again = Host::new(&bench, "t-ldm-down");
     for domain in ["mars", "venus", "pluto"] {
         assert_eq!(again.state(domain), "inactive", "{domain}");
@@ -62,7 +62,7 @@ fn a_lab_that_goes_down_releases_the_running_domains_of_its_hosts_only() {
     assert_nothing_left(&bench);
 }
 
-/// Its record names none of its resources, but they have marks.
+/// The domain's record names none of its resources, but they have marks.
 #[test]
 fn a_lab_goes_down_although_the_record_of_a_domain_is_damaged() {
     let bench = Bench::new();

@@ -27,7 +27,7 @@ const LONG: [&str; 6] = ["--disk-test", "random:reads=50,range=4MiB", "--samples
 /// A distribution's fio needs more memory than a domain's own programs.
 const MEMORY: &str = "256m";
 
-/// Host with the domain mars, which runs and has the disk `data` in a file.
+/// Returns a host with the domain mars, which runs and has the disk `data` in a file.
 fn with_mars<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw vsw0 primary");
@@ -60,7 +60,7 @@ fn inside(host: &Host<'_>, script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The fio of mars, and what it is temporarily assigned.
+/// Returns the processes of fio in mars, and its 9p mounts.
 fn left(host: &Host<'_>) -> String {
     inside(
         host,
@@ -74,7 +74,7 @@ fn words<'a>(within: &'a str, disks: &[&'a str], plan: &[&'a str]) -> Vec<&'a st
     ["measure", "--in", within, "--destroy-data"].into_iter().chain(disks).chain(plan.iter().copied()).collect()
 }
 
-/// A vtax with fio running in its first sample.
+/// A vtax whose fio runs in the first sample.
 struct Measuring {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -88,14 +88,14 @@ impl Measuring {
         while !told.contains("sample 1 of") {
             assert!(stderr.read_line(&mut told).expect("text") > 0, "{told}");
         }
-        // On an emulated CPU, fio takes several seconds to start. Only the test writes.
+        // On an emulated CPU, fio takes several seconds to start. Nothing else writes to the file.
         let written = || fs::metadata(bench.path().join("data.img")).and_then(|file| file.modified()).expect("a file");
         let filled = written();
         wait_until("fio writes", || written() != filled);
         Measuring { child, stderr }
     }
 
-    /// Returns its status, and its further output.
+    /// Waits for vtax, and returns its status and its further output.
     fn end(mut self) -> (Option<i32>, String) {
         let mut told = String::new();
         self.stderr.read_to_string(&mut told).expect("text");
@@ -134,7 +134,7 @@ fn a_domains_disk_is_measured_next_to_its_file_on_the_host() {
     assert!(fs::metadata(other).is_err(), "the host's file was made for the run");
 }
 
-/// Unmeasurable disks are refused before anything is written.
+/// Checks that unmeasurable disks are refused before anything is written.
 fn refusals(host: &Host<'_>) {
     let bench = host.bench;
     let told = |words: &[&str], code: &str, text: &str| {
@@ -159,7 +159,7 @@ fn refusals(host: &Host<'_>) {
         ["measure", "--in", within, "--destroy-data", "--disk", "ldm:mars/data", "--disk-test", "random:range=9MiB"];
     told(&large, "disk-too-small", "has 8 MiB");
 
-    // In the meantime, mars swaps to a disk that it got.
+    // mars starts to use an added disk as swap space.
     let swap = add_disk(host, "swap");
     wait_until("mars sees it", || inside(host, "ls /sys/block").contains("vdb"));
     inside(host, "mkswap /dev/vdb && swapon /dev/vdb");
@@ -177,7 +177,7 @@ fn refusals(host: &Host<'_>) {
     host.ldm("bind pluto");
     told(&of("ldm:pluto/data"), "domain-state", "pluto is bound; start it first");
     host.ldm("start pluto");
-    // It is too small for the host's fio, which reports that.
+    // pluto has too little memory for the host's fio, and the error reports that.
     host.ldm("rm-vdisk swap mars");
     host.ldm("add-vdisk swap swap@vds0 pluto");
     told(&of("ldm:pluto/swap"), "no-fio", "set-memory 256m pluto");
@@ -186,7 +186,7 @@ fn refusals(host: &Host<'_>) {
     }
 }
 
-/// Ctrl-C, a kill, a domain that is stopped: fio ends, the run reports why, and can be resumed later.
+/// After Ctrl-C, a kill, or the stop of its domain, fio exits, and the run reports the reason and can be resumed.
 #[test]
 fn nothing_continues_in_a_domain_when_its_run_has_ended() {
     let bench = Bench::new();
@@ -238,7 +238,7 @@ fn a_zone_measures_a_file_of_the_host() {
     let _host = Host::new(&bench, "t-zone-disk");
     let folder = tempfile::Builder::new().prefix("vtax-disks").tempdir_in("/var/tmp").expect("a folder");
     let path = folder.path().join("disk").display().to_string();
-    // Labs of other tests also have a peer.
+    // The zone is named with its lab, because labs of other tests also have a peer.
     let zone = format!("zone:t-zone-disk/peer/{path}");
     let result: Value = json(&bench, &[&["measure", "--json", "--disk", &path, "--disk", &zone], &SMALL[..]].concat());
     let cells = result["cells"].as_array().expect("cells");

@@ -18,7 +18,7 @@ use super::{
     domains::{Host, kill},
 };
 
-/// Memory that remains when the domain is bound; the test then takes twice as much.
+/// Memory that is still available once the domain is bound; the test then takes twice as much.
 const HOG: u64 = 1 << 30;
 
 /// Returns the memory available to programs.
@@ -28,7 +28,7 @@ fn available() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
-/// An idle guest of 128 MiB takes some seconds at 100 Mbit/s, and twice as long at half of that.
+/// Checks the estimate: an idle guest of 128 MiB takes some seconds at 100 Mbit/s, and twice as long at half that rate.
 fn the_estimate_follows_the_bandwidth(host: &Host<'_>) {
     let seconds = |megabits: u32| {
         let words = format!("migrate-domain -n --json --bandwidth {megabits}M mars t-ldm-mig/peer");
@@ -75,7 +75,7 @@ fn all_reasons_against_a_migration_are_reported_together() {
     assert_eq!(lines[3], "estimate: mars is not running, so no memory moves");
     assert_eq!(lines[4], "LDom mars: Domain Migration would fail if attempted");
 
-    // With the remedies, it could move, running or not.
+    // After these remedies the domain can move, whether or not it runs.
     at_peer("add-vsw vsw0 primary");
     host.ldm("unbind mars");
     host.ldm("set-memory 128m mars");
@@ -92,7 +92,7 @@ fn all_reasons_against_a_migration_are_reported_together() {
     assert_eq!(host.state("mars"), "active", "the check has changed nothing");
     assert!(!at_peer("list").contains("mars"));
 
-    // Another name there, and a host where the domain is already.
+    // A domain of this name already exists there, and the target may not be the domain's own host.
     at_peer("add-domain mars");
     assert!(check(1).contains("- mars: t-ldm-mig/peer has a domain of this name; choose another name there"));
     let renamed = printed(&host.try_ldm("migrate -n mars:mars2 t-ldm-mig/peer"));
@@ -126,7 +126,8 @@ impl<'a> Hosts<'a> {
         self.sut.ldm("exec mars -- touch /marker");
     }
 
-    /// Starts to move mars so slowly that it doesn't end by itself, and waits until its memory is on the way.
+    /// Starts to move mars at a rate too low for the migration to complete, and waits until memory is being
+    /// transferred.
     fn slowly(&self) -> Child {
         let mut command = self.sut.command(&format!("migrate-domain --bandwidth 2M mars {}", self.target));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
@@ -136,7 +137,7 @@ impl<'a> Hosts<'a> {
         child
     }
 
-    /// Waits until nothing is left of a migration, and returns the host on which mars runs.
+    /// Waits until a migration has ended and left nothing behind, and returns the host on which mars runs.
     pub(super) fn settled(&self, told: &str) -> &Host<'a> {
         let is_settled = || {
             let (here, there) = (mars(self.sut), mars(&self.peer));
@@ -150,7 +151,7 @@ impl<'a> Hosts<'a> {
         host
     }
 
-    /// Returns the numbers of records of migrations on both hosts.
+    /// Returns the number of migration records on each host.
     fn left(&self) -> [usize; 2] {
         [self.sut, &self.peer].map(|host| {
             let folder = host.bench.state().join(format!("ldm.{}.{}", host.lab, host.name));
@@ -182,7 +183,7 @@ pub(super) fn names(host: &Host<'_>) -> bool {
     mars(host).is_some()
 }
 
-/// Returns mars' part in a migration.
+/// Returns the role of this host in a migration of mars.
 pub(super) fn flags(host: &Host<'_>) -> String {
     let flag = |mars: Value| mars["flags"]["migration"].as_str().map(str::to_owned);
     mars(host).and_then(flag).unwrap_or_default()
@@ -203,14 +204,14 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     let host = Host::new(&bench, "t-ldm-mv");
     let hosts = Hosts::new(&host);
     hosts.start();
-    // primary of the peer, at the other end of the wire.
+    // This address is that of the peer's `primary`, at the other end of the wire.
     hosts.peer.run("ip address add 10.66.0.2/24 dev vsw0");
     host.run("ip address add 10.66.0.3/24 dev vsw0");
     host.ldm("exec mars -- ip address add 10.66.0.1/24 dev eth0");
     host.ldm("exec mars -- ip link set eth0 up");
     let ping = |host: &Host<'_>| host.ldm("exec mars -- ping -c 1 -W 20 10.66.0.2");
     ping(&host);
-    // The address of the peer's switch stays that of its wire when the domain's port is added.
+    // The address of the peer's switch remains that of its wire when the domain's port is added.
     let address = || {
         let shown = hosts.peer.run("ip -o link show vsw0");
         shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned()
@@ -221,7 +222,8 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     let moved = host.ldm(&format!("migrate-domain mars {}", hosts.target));
     assert!(moved.starts_with("mars now runs on t-ldm-mv/peer; suspended for "), "{moved}");
     assert!(moved.contains(" (QEMU), ") && moved.contains(" (events), "), "{moved}");
-    // The clock and the echo requests cross the network of the source's switch: its primary has an address there.
+    // The clock requests and the echo requests use the network of the source's switch, where its primary has an
+    // address.
     assert!(moved.contains(" (guest clock), ") && moved.contains(" (peer; "), "{moved}");
     let there = hosts.settled("after the move");
     assert_eq!(there.name, "peer");
@@ -231,7 +233,7 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     ping(there);
     assert!(host.qemus().is_empty() && !host.links().contains("vnet2.0"), "{}", host.links());
 
-    // Back, without encryption, under another name.
+    // It moves back without encryption, under another name.
     let words = "migrate-domain --plain --json mars:venus t-ldm-mv/sut";
     let document: Value = serde_json::from_str(&hosts.peer.ldm(words)).expect("JSON");
     assert_eq!((&document["schema"], &document["new_name"]), (&"vtax.migration/v1".into(), &"venus".into()));
@@ -249,16 +251,16 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     assert_eq!(host.try_ldm("exec venus -- ls /marker").status.code(), Some(1));
 }
 
-/// The domain's clock has stopped between the events, and nobody received anything from the domain in the meantime.
+/// Checks that the domain's clock stopped between the events, and that nothing was received from the domain in between.
 fn assert_sides_agree(document: &Value) {
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {document}"));
     let clock = number(&document["suspended_guest_clock_ms"]);
     let error = number(&document["suspended_guest_clock_error_ms"]);
-    // QEMU dates an event when it has stopped or started all processors, which takes it long on a busy machine.
+    // QEMU timestamps an event after it has stopped or started all processors, which takes long on a busy machine.
     assert!((clock - number(&document["suspended_events_ms"])).abs() <= error + 200.0, "{document}");
     let peer = &document["peer"];
     assert!(peer["ended"] == true && peer["requests_lost"].as_u64().is_some(), "{document}");
-    // The last answer before it may have been received late.
+    // The last answer before the suspension may have been received late.
     assert!(number(&peer["silence_ms"]) >= clock - error - 200.0, "{document}");
 }
 
@@ -324,7 +326,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
     assert!(host.ldm(&format!("migrate-domain mars {}", hosts.target)).starts_with("mars now runs on"));
 }
 
-/// Sign that a migration has reached this phase.
+/// Function that returns true once a migration has reached a phase.
 pub(super) type Phase = fn(&Host<'_>, &Host<'_>) -> bool;
 
 fn record(host: &Host<'_>, kind: &str, contains: &str) -> bool {
@@ -339,7 +341,7 @@ fn file(host: &Host<'_>, name: &str) -> bool {
     host.folder().join("mars").join(name).exists()
 }
 
-/// Phases in their order, as files of the source and of the target show them.
+/// The phases in order, recognized by files of the source and of the target.
 pub(super) const PHASES: [(&str, Phase); 9] = [
     ("the source has a record", |source, _| record(source, "departures", "mars")),
     ("the target has a record", |_, target| record(target, "arrivals", "mars")),
@@ -382,7 +384,7 @@ fn whenever_vtax_is_killed_exactly_one_host_has_the_domain() {
         hosts.assert_alive(settled, told);
         ends.push((told, was_killed, settled.name == from.name));
     }
-    // Early kills leave it where it was, and late ones don't.
+    // A migration killed early leaves the domain at its source; one killed late does not.
     assert!(ends[..4].iter().all(|(_, was_killed, stayed)| *was_killed && *stayed), "{ends:?}");
     assert!(ends[6..].iter().all(|(.., stayed)| !stayed), "{ends:?}");
 }
@@ -402,7 +404,7 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     assert_eq!(stayed.name, "sut");
     hosts.assert_alive(stayed, "the target's QEMU was killed");
 
-    // Its memory is lost with the only QEMU that had all of it, as without a migration.
+    // The domain's memory is lost with the only QEMU that had all of it, as it would be without a migration.
     let moving = hosts.slowly();
     kill(host.qemu("mars"));
     let ended = moving.wait_with_output().expect("vtax runs");
@@ -413,7 +415,7 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     host.wait_for_boot("mars");
 }
 
-/// Domains in the order of their names, each with its masters: the order of their migration is another one.
+/// Domains in alphabetical order, each with its masters. They must migrate in another order.
 const PLANETS: [(&str, &str); 8] = [
     ("earth", "venus"),
     ("jupiter", "uranus"),
@@ -441,7 +443,7 @@ fn all_domains_of_a_host_move_masters_first() {
     host.ldm("bind pluto");
     hosts.start();
 
-    // One that cannot move keeps all of them here.
+    // If one domain cannot move, none does.
     hosts.peer.ldm("create saturn");
     let refused = host.try_ldm(&all);
     let reasons = String::from_utf8_lossy(&refused.stdout).into_owned();

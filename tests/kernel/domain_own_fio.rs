@@ -14,7 +14,7 @@ use super::{
     json,
 };
 
-/// A FAT file system, and the code pages that the kernel's build may select for it.
+/// Drivers of a FAT file system and of the code pages that the kernel may have been built with.
 const DRIVERS: [&str; 6] = ["virtio_blk", "vfat", "-nls_cp437", "-nls_ascii", "-nls_iso8859_1", "-nls_utf8"];
 
 const WHERE: &str = "of() { for d in /sys/block/vd*; do [ \"$(cat $d/serial)\" = $1 ] && echo /dev/${d##*/}; done; }; ";

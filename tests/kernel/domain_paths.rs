@@ -13,7 +13,8 @@ use super::{Bench, bench::wait_until, domains::Host, json};
 /// Time within which an emulated guest sends its greeting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Host with mars on two ports of one switch and venus on one. pluto is on another switch, and isn't started.
+/// Returns a host with mars on two ports of one switch, venus on one port of it, and pluto on another switch, not
+/// started.
 fn planets<'a>(bench: &'a Bench, lab: &'a str) -> Host<'a> {
     let host = Host::new(bench, lab);
     host.ldm("add-vsw net-dev=wire0 vsw0 primary");
@@ -111,13 +112,13 @@ fn a_domain_is_measured_by_its_nics_and_keeps_no_address() {
     refusals(&host);
 }
 
-/// Unmeasurable domains are refused before anything is changed.
+/// Checks that unmeasurable domains are refused before anything is changed.
 fn refusals(host: &Host<'_>) {
     let told = |words: &str, code: &str, texts: &[&str]| {
         let refused = refused(host, words);
         assert!(refused.contains(&format!("error[{code}]")), "{words}: {refused}");
         assert!(texts.iter().all(|text| refused.contains(text)), "{words}: {refused}");
-        // The switches aren't changed either.
+        // Nor are the switches changed.
         assert!(!refused.contains("for this run"), "{words}: {refused}");
     };
     told("--to ldm:pluto", "domain-state", &["pluto is bound", "vtax ldm start"]);
@@ -131,7 +132,7 @@ fn refusals(host: &Host<'_>) {
     for words in ["create earth", "set-vcpu 1 earth", "set-memory 128m earth", "add-vnet net0 vsw0 earth"] {
         host.ldm(words);
     }
-    // A disk with a boot record that boots nothing.
+    // The disk has a boot record, but boots nothing.
     let mut disk = vec![0; 1 << 20];
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
     fs::write(host.bench.path().join("earth.raw"), disk).expect("a file of the test");
@@ -139,14 +140,14 @@ fn refusals(host: &Host<'_>) {
     host.ldm("bind earth");
     host.ldm("start earth");
     told("--to ldm:earth", "no-domain-agent", &["vtax-agent --port", "ssh:root@"]);
-    // One pair that can be measured and one that can't.
+    // One pair can be measured, the other cannot.
     told("--to ldm:mars --to ldm:pluto", "domain-state", &["pluto is bound"]);
     let elsewhere = host.bench.refused(&["measure", "--in", "t-ldm-p/mars", "--to", "ldm:mars"]);
     assert!(elsewhere.contains("t-ldm-p") && elsewhere.contains("`mars`"), "{elsewhere}");
     assert_eq!((lent(host), inside(host, "mars")), (vec![], vec![]));
 }
 
-/// A study uses domains as its endpoints, and is resumed after it was stopped.
+/// A study uses domains as its endpoints, and is resumed after being stopped.
 #[test]
 fn a_study_measures_domains_and_a_killed_one_leaves_its_address_to_the_next_command() {
     let bench = Bench::new();

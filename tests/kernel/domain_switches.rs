@@ -53,7 +53,7 @@ fn a_guest_serves_a_switch_on_its_own_link() {
     host.ldm("stop -f mars");
     host.ldm("start mars");
     wait_until("mars has the bridge again", || ports() == 2);
-    // A NIC that is plugged in has a number above that of the switch.
+    // A hot-plugged NIC has a higher number than the switch.
     host.ldm("add-vnet net1 vsw0 mars");
     wait_until("mars has a third NIC", || host.ldm("exec mars -- ls /sys/class/net").contains("eth2"));
     host.ldm("rm-vnet net1 mars");

@@ -13,7 +13,7 @@ use super::{
     domains::Host,
 };
 
-/// Two domains; the CPUs of venus are `cpus`.
+/// Writes a file with two domains; the CPUs of venus are `cpus`.
 fn file(bench: &Bench, cpus: &Value) {
     let mars = json!({ "cpus": { "vcpus": 1 }, "memory": 134_217_728, "failure_policy": "reset" });
     let venus = json!({ "cpus": cpus, "memory": 134_217_728, "masters": ["mars"] });
@@ -84,7 +84,7 @@ fn a_domain_panics_and_moves_to_another_switch_at_its_next_boot() {
 fn a_system_that_is_only_asked_to_shut_down_runs_on() {
     let bench = Bench::new();
     let host = Host::new(&bench, "t-ldm-h");
-    // Its system is a jump to itself, which ignores the power button.
+    // The domain's system is a jump to itself, which ignores the power button.
     let mut image = vec![0; 1 << 20];
     image[..2].copy_from_slice(&[0xeb, 0xfe]);
     image[510..512].copy_from_slice(&[0x55, 0xaa]);
@@ -104,7 +104,7 @@ fn a_system_that_is_only_asked_to_shut_down_runs_on() {
     assert_eq!(host.domain("mars")["state"], "bound");
 }
 
-/// The host keeps one core, so a machine with only one has none for domains.
+/// The host keeps one core, so a machine with a single core has none for domains.
 #[test]
 fn a_domain_has_the_core_that_it_names_and_no_other_domain_has_it() {
     let bench = Bench::new();

@@ -71,7 +71,7 @@ impl Host<'_> {
         printed(&self.try_ldm(words))
     }
 
-    /// Returns vtax's message when it refuses something.
+    /// Returns vtax's error message; the command must be refused.
     pub(super) fn refused(&self, words: &str) -> String {
         let output = self.try_ldm(words);
         assert_eq!(output.status.code(), Some(2), "{words}");
@@ -96,7 +96,7 @@ impl Host<'_> {
         wait_for_boot(domain, is_up, || self.console(domain));
     }
 
-    /// Returns the console output of a domain's system.
+    /// Returns the console output of a domain.
     pub(super) fn console(&self, domain: &str) -> String {
         fs::read_to_string(self.folder().join(domain).join("qemu/console.log")).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Host<'_> {
         self.bench.labs().join(format!("domains.{}.{}", self.lab, self.name))
     }
 
-    /// Returns the QEMUs of this host's domains.
+    /// Returns the QEMU processes of this host's domains.
     pub(super) fn qemus(&self) -> Vec<u32> {
         let is_ours = |pid: &u32| {
             let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
@@ -126,7 +126,7 @@ impl Host<'_> {
         self.qemus().into_iter().find(is_its).expect("the domain has a QEMU")
     }
 
-    /// Unbinds mars, whatever its state, after which it has no resources.
+    /// Unbinds mars in whatever state it is, so that it has no resources.
     fn taken_back(&self, told: &str) {
         self.try_ldm("stop -f mars");
         self.try_ldm("unbind mars");
@@ -173,7 +173,7 @@ fn a_domain_is_bound_runs_and_goes() {
     assert_eq!(told.matches("HOST CPU\n    VHOST ").count(), 2, "{told}");
     assert_eq!(host.ldm("list -p -o util mars").matches("HOSTCPU|vhost=").count(), 1);
 
-    // A NIC is added and removed while it runs, and one that it was started with is removed at its next start.
+    // A NIC is added and removed while the domain runs; one that it was started with is removed at its next start.
     host.ldm("add-vnet maxbw=100M net1 vsw0 mars");
     assert!(host.links().contains("vnet2.1") && host.links().contains("ifb2.1"), "{}", host.links());
     host.ldm("set-vnet alt-mac-addrs=auto net1 mars");
@@ -188,7 +188,7 @@ fn a_domain_is_bound_runs_and_goes() {
     host.ldm("rm-vnet net1 mars");
     assert!(!host.links().contains("vnet2.1") && !host.links().contains("ifb2.1"), "{}", host.links());
 
-    // A change while it runs takes effect at its next boot, also if it reboots itself.
+    // A change made while the domain runs takes effect at its next boot, even if the domain reboots itself.
     host.ldm("set-memory 160m mars");
     host.ldm("set-vnet maxbw=50M net0 mars");
     let mars = host.domain("mars");
@@ -230,7 +230,7 @@ fn a_domain_is_bound_runs_and_goes() {
     assert!(!host.links().contains("vsw0"));
 }
 
-/// State of venus after the QEMU of its master is killed, with each failure policy.
+/// Kills the QEMU of venus's master, and checks the state of venus under each failure policy.
 #[test]
 fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
     let bench = Bench::new();
@@ -247,7 +247,7 @@ fn a_domain_that_dies_acts_on_those_that_depend_on_it() {
         let log = fs::read_to_string(host.folder().join("venus/console.log")).expect("a log");
         log.matches("Kernel panic - not syncing: NMI").count()
     };
-    // Expected: reboot, number of panics, and state of venus.
+    // The policy, whether venus reboots, its number of panics, and its state.
     for (policy, boots, count, state) in [
         ("ignore", false, 0, "active"),
         ("reset", true, 0, "active"),
@@ -286,7 +286,7 @@ fn a_supervisor_that_dies_is_started_again() {
     let first = supervisor();
     kill(first);
     assert_eq!(host.state("mars"), "active");
-    // The next command that changes something repairs that.
+    // The next command that changes something restarts the supervisor.
     host.add("venus");
     host.ldm("bind venus");
     assert_ne!(supervisor(), first);
@@ -296,7 +296,7 @@ fn a_supervisor_that_dies_is_started_again() {
     assert_eq!(host.state("mars"), "bound");
 }
 
-/// A reboot of the host leaves domains nothing but their constraints.
+/// After a reboot of the host, only the constraints of domains are left.
 #[test]
 fn domains_with_autostart_come_back_after_a_boot() {
     let bench = Bench::new();
@@ -316,7 +316,7 @@ fn domains_with_autostart_come_back_after_a_boot() {
     assert_eq!(states, ["active", "active", "inactive"]);
     assert_eq!(host.ldm("autostart"), "", "they run already");
 
-    // A domain that can't be started doesn't prevent the others from starting.
+    // A domain that cannot be started does not prevent the others from starting.
     host.ldm("release");
     host.ldm("set-memory 1000g venus");
     let output = host.try_ldm("autostart");
@@ -326,7 +326,7 @@ fn domains_with_autostart_come_back_after_a_boot() {
     assert_eq!((host.state("mars"), host.state("venus")), ("active".to_owned(), "inactive".to_owned()));
 }
 
-/// If the wire loses its carrier, the domain's NIC does too, if it follows it.
+/// When the wire loses its carrier, so do the domain's NICs that follow it.
 #[test]
 fn a_vnet_follows_the_carrier_of_its_switch() {
     let bench = Bench::new();
@@ -358,7 +358,7 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
     wire("down");
     wait_until("mars sees no carrier", || !has_carrier(&following));
     assert!(has_carrier(&other), "it isn't to follow");
-    // A restarted supervisor shows the state that it finds.
+    // A restarted supervisor applies the state of the carrier that it finds.
     host.ldm("add-vnet linkprop=phys-state net2 vsw0 mars");
     wire("up");
     wait_until("mars sees the carrier again", || has_carrier(&following));
@@ -367,8 +367,8 @@ fn a_vnet_follows_the_carrier_of_its_switch() {
     wait_until("mars sees none at both", || !has_carrier(&following) && !has_carrier("eth2"));
 }
 
-/// Runs `vtax ldm` with these words over and over, and kills it each time before a later call that changes something.
-/// The next command must find mars in one of the two states, and must be able to release its resources.
+/// Runs `vtax ldm` with these words repeatedly, and kills it each time before a later call that changes something. The
+/// next command must find mars in one of the two states, and must be able to release its resources.
 fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepare: impl FnMut()) {
     let (mut at, mut kills) = (1, 0);
     loop {
@@ -376,7 +376,7 @@ fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepa
         let ending = kill_at(&host.command(words), at);
         let told = format!("`{words}` killed at call {at}: {ending:?}");
         // The next command that changes something repairs what was left incomplete. A process that the killed vtax was
-        // just starting has its lock until it executes its own program.
+        // starting holds vtax's lock until it executes its own program.
         wait_until(&told, || {
             host.ldm("set-domain failure-policy=ignore mars");
             states.contains(&&*host.state("mars"))
@@ -395,8 +395,8 @@ fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepa
     host.taken_back(words);
 }
 
-/// A vtax that is killed while it binds, starts, stops or unbinds a domain leaves nothing that the next command doesn't
-/// remove or use.
+/// If vtax is killed while it binds, starts, stops or unbinds a domain, the next command can use or remove whatever is
+/// left.
 #[test]
 fn a_command_killed_at_any_call_leaves_nothing_half() {
     let bench = Bench::new();
@@ -412,7 +412,7 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
     killed_at_any_call(&host, "unbind mars", ["bound", "inactive"], bound);
     killed_at_any_call(&host, "start mars", ["bound", "active"], bound);
     killed_at_any_call(&host, "stop -f mars", ["active", "bound"], active);
-    // It is then bound again, with its current constraints.
+    // The domain is then bound again, with its current constraints.
     let sizes = ["144m", "160m"];
     let mut changes = 0;
     let pending = || {
@@ -426,8 +426,8 @@ fn a_command_killed_at_any_call_leaves_nothing_half() {
     assert_eq!(kept.filter(is_draft).count(), 0);
 }
 
-/// The same for a virtual NIC that is plugged into a running domain, and unplugged: the domain has none that isn't in
-/// the configuration, and the same command or its opposite can follow.
+/// The same applies to a virtual NIC that is plugged into a running domain, and unplugged: the domain has no NIC that
+/// is not in the configuration, and the same command or its opposite can follow.
 #[test]
 fn a_hot_plug_killed_at_any_call_leaves_no_unrequested_nic() {
     let bench = Bench::new();
@@ -474,7 +474,7 @@ fn two_concurrent_commands_run_one_after_the_other() {
     assert_eq!(list.as_array().map(Vec::len), Some(13), "primary, and twelve others");
 }
 
-/// The consoles of two domains, with Debian's telnet, as in an article of 2012.
+/// Uses the consoles of two domains with Debian's telnet, as in an article of 2012.
 #[test]
 fn consoles_are_reached_by_telnet() {
     let bench = Bench::new();
@@ -493,14 +493,14 @@ fn consoles_are_reached_by_telnet() {
     let script = bench.path().join("telnet.exp");
     fs::write(&script, include_str!("consoles.exp")).expect("a file of the test");
     let script = script.to_str().expect("text");
-    // The service checks twice per second which domains are bound. Until it knows both, the group has no menu.
+    // The service checks twice per second which domains are bound. The group has no menu until the service knows both.
     let menu = || {
         let words = "sleep 1 | busybox nc 127.0.0.1 5000";
         let output = bench.vtax(&["lab", "exec", "t-ldm-c", "sut", "--", "sh", "-c", words]);
         String::from_utf8_lossy(&output.stdout).contains("h, l, c{id}, n{name}, q:")
     };
     wait_until("the group has a menu", menu);
-    // A bound domain that isn't started already answers.
+    // A domain that is bound but not started already answers.
     bench.printed(&["lab", "exec", "t-ldm-c", "sut", "--", "expect", script, "5000", "jupiter"]);
     host.ldm("start pluto");
     host.wait_for_boot("pluto");
@@ -512,8 +512,7 @@ fn consoles_are_reached_by_telnet() {
     assert_eq!(host.domain("pluto")["console"]["port"], 5044);
 }
 
-/// Permitted users of a console service: it asks the kernel for the user of a connection. A user who is removed from
-/// the list is disconnected.
+/// A console service asks the kernel for the user of a connection. A user who is removed from the list is disconnected.
 #[test]
 fn consoles_are_for_the_users_that_a_service_names() {
     const NOT_ALLOWED: &str = "You may not use this console group.";
@@ -524,11 +523,11 @@ fn consoles_are_for_the_users_that_a_service_names() {
     host.add("mars");
     host.ldm("bind mars");
     assert!(host.refused("set-vcc users=daemon,daemno console").contains("this host has no user `daemno`"));
-    // It identifies itself immediately, and exits a second later.
+    // The service identifies itself immediately, and the client exits two seconds later.
     let connect = |user: &str| {
         let words = format!("sleep 2 | setpriv --reuid {user} --clear-groups busybox nc 127.0.0.1 5000");
         let output = bench.vtax(&["lab", "exec", "t-ldm-u", "sut", "--", "sh", "-c", &words]);
-        // Telnet's own commands are not text.
+        // Telnet's own commands are not valid text.
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     wait_until("the service lets daemon in", || connect("daemon").contains("Connecting to console"));
@@ -540,8 +539,8 @@ fn consoles_are_for_the_users_that_a_service_names() {
     wait_until("the service lets everybody in", || connect("daemon").contains("Connecting to console"));
 }
 
-/// Regression test: the journal of a running domain was taken for empty: `list` reported inactive, and `bind` of
-/// another domain killed it.
+/// Regression test: the journal of a running domain was treated as empty. `list` showed the domain as inactive, and
+/// `bind` of another domain killed it.
 #[test]
 fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
     let bench = Bench::new();
@@ -567,7 +566,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
             let told = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && told.contains("mars.journal"), "{words}: {told}");
         }
-        // As long as the first line shows its resources, others can be bound.
+        // Other domains can be bound while the first line of the journal still shows the resources.
         let others = host.try_ldm("bind venus").status.success();
         assert_eq!(others, damaged.len() > first_line, "{} bytes", damaged.len());
         if others {
@@ -576,7 +575,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
         assert_eq!((host.qemus(), host.state("mars")), (vec![qemu], "damaged".to_owned()));
         assert_eq!(fs::read(journal("mars")).expect("it is kept"), damaged);
     }
-    // The same for the switch whose links the domain uses.
+    // The same applies to the switch whose links the domain uses.
     let switch = host.folder().join("switches/vsw0.journal");
     fs::write(&switch, "").expect("ours");
     let told = host.try_ldm("list").stderr;
@@ -594,7 +593,7 @@ fn a_domain_whose_journal_is_damaged_runs_on_until_it_is_released() {
     host.ldm("unbind mars");
 }
 
-/// Regression test: each verb waited for a FIFO, and treated what it could not read as empty.
+/// Regression test: each command waited for a FIFO, and treated what it could not read as empty.
 #[test]
 fn an_invalid_domain_record_is_named_and_the_domain_keeps_running() {
     let bench = Bench::new();

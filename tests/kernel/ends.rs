@@ -19,7 +19,7 @@ const SHORT: [&str; 7] = ["measure", "--samples", "1", "--duration", "80ms", "--
 
 /// Two connected network namespaces: the one in which vtax runs, and one that is pinned by a path.
 ///
-/// Nothing is added to the namespace that all tests share: another one may compare it with what it was.
+/// The namespace that all tests share is not changed, because another test may compare its state.
 struct Connected {
     pin: PathBuf,
     /// The process in vtax's namespace.
@@ -79,7 +79,7 @@ impl Drop for Connected {
     }
 }
 
-/// Starts a shell in a separate network namespace, and waits until it exists.
+/// Starts a shell in a separate network namespace, and waits until that namespace exists.
 fn namespace(script: &str) -> (Child, ChildStdout) {
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-ec", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -89,7 +89,7 @@ fn namespace(script: &str) -> (Child, ChildStdout) {
     (holder, output)
 }
 
-/// Until then `unshare` is in our own namespace.
+/// Waits until `unshare` has left our own namespace.
 fn await_namespace(holder: &Child) {
     let of = |process: &str| fs::read_link(Path::new("/proc").join(process).join("ns/net")).ok();
     while of(&holder.id().to_string()) == of("self") {
@@ -135,7 +135,7 @@ fn a_namespace_is_an_endpoint_by_its_path_and_by_a_process() {
     assert_nothing_left(&bench);
 }
 
-/// Nobody may measure the wrong link because there are several.
+/// With several addresses, a default could select the wrong link.
 #[test]
 fn an_address_of_several_has_to_be_chosen() {
     let bench = Bench::new();
@@ -166,7 +166,7 @@ fn an_invalid_namespace_is_refused() {
     assert_nothing_left(&bench);
 }
 
-/// Measured as `local` is: the process shares the host's links.
+/// The process shares the host's links, so it is measured like `local`.
 #[test]
 fn a_process_of_the_host_is_measured_on_the_loopback() {
     let bench = Bench::new();
@@ -203,7 +203,7 @@ fn an_end_that_stops_ends_the_run() {
     }
     connected.holder.kill().expect("it runs");
     connected.holder.wait().expect("it ends");
-    // As an engine does when a container stops.
+    // A container engine also deletes the link when a container stops.
     shell(&format!("nsenter --net --target {} ip link delete near", connected.near.id()));
     let output = run.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

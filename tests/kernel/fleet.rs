@@ -1,4 +1,4 @@
-//! Meshes over namespaces on one bridge.
+//! Meshes of namespaces on one bridge.
 
 use std::{
     collections::BTreeSet,
@@ -12,17 +12,17 @@ use serde_json::Value;
 use super::{Bench, assert_nothing_left};
 
 const HOSTS: usize = 6;
-/// Two source ports of 200 ms each.
+/// Options for short tests: two source ports of 200 ms each.
 const SHORT: [&str; 4] = ["--duration", "400ms", "--ports", "2"];
 
-/// Namespaces on a bridge that is in another one. All send and receive at 100 Mb/s.
+/// Namespaces connected to a bridge in another namespace. Each sends and receives at 100 Mb/s.
 struct Rack {
     prefix: String,
 }
 
 impl Rack {
     fn new() -> Rack {
-        // Tests of one process have racks at the same time.
+        // Tests in this process may have racks at the same time.
         static RACKS: AtomicU32 = AtomicU32::new(0);
         let number = RACKS.fetch_add(1, Ordering::Relaxed);
         let rack = Rack { prefix: format!("vtaxfleet{}r{number}", std::process::id()) };
@@ -38,7 +38,7 @@ impl Rack {
         format!("{}h{host}", self.prefix)
     }
 
-    /// Its addresses are 198.18.9.HOST (RFC 2544).
+    /// Adds a host with the address 198.18.9.HOST (RFC 2544).
     fn add(&self, host: usize) {
         let (name, switch) = (self.name(host), format!("{}s", self.prefix));
         shell(&format!(
@@ -51,7 +51,7 @@ impl Rack {
         self.limit(host, 100);
     }
 
-    /// Limits what a host sends, in Mb/s.
+    /// Limits the rate at which a host sends, in Mb/s.
     fn limit(&self, host: usize, rate: u32) {
         let name = self.name(host);
         shell(&format!("tc -n {name} qdisc replace dev eth0 root tbf rate {rate}mbit burst 32kb latency 20ms"));
@@ -75,7 +75,7 @@ fn shell(script: &str) {
     assert!(Command::new("sh").args(["-ec", script]).status().expect("sh").success(), "{script}");
 }
 
-/// Half the rate in one direction: the host, its direction and no other are named, also from the stored samples.
+/// With half the rate in one direction, only that host and that direction are reported, also from the stored samples.
 #[test]
 fn a_host_that_sends_at_half_the_rate_is_named_with_its_direction() {
     let rack = Rack::new();
@@ -90,7 +90,7 @@ fn a_host_that_sends_at_half_the_rate_is_named_with_its_direction() {
     assert_eq!((&only["kind"], &only["end"]), (&"host".into(), &"h4".into()), "{only:#}");
     let [slow] = &only["slow"].as_array().expect("directions")[..] else { panic!("{only:#}") };
     assert_eq!((&slow["direction"], &slow["again"]["result"]), (&"sends".into(), &"slow".into()), "{slow:#}");
-    // Five partners and a busy machine make the interval wide.
+    // With five partners and a busy machine, the interval is wide.
     let bound = |name: &str| slow["figure"][name].as_f64().expect("a figure");
     assert!(bound("low") < 0.55 && 0.45 < bound("high"), "{slow:#}");
     assert_eq!((&slow["figure"]["slow_partners"], &slow["figure"]["partners"]), (&5.into(), &5.into()));
@@ -109,7 +109,7 @@ fn files(bench: &Bench) -> Vec<String> {
     entries.map(|entry| entry.path().display().to_string()).collect()
 }
 
-/// The pairs that were measured in the rounds, each in its direction.
+/// Returns the pairs that were measured in the rounds, by direction.
 fn pairs_of(file: &str) -> BTreeSet<(u64, u64)> {
     let pair = |sample: &Value| (sample["from"].as_u64().expect("an end"), sample["to"].as_u64().expect("an end"));
     of_rounds(file).iter().map(pair).collect()
@@ -121,7 +121,7 @@ fn of_rounds(file: &str) -> Vec<Value> {
     samples.filter(|sample| sample["stage"] == "rounds").collect()
 }
 
-/// `kill -9` in the middle: the other waves are measured, and none again.
+/// After `kill -9` in the middle, the remaining waves are measured, and no wave is repeated.
 #[test]
 fn a_killed_mesh_of_round_trips_is_resumed() {
     let rack = Rack::new();
@@ -151,7 +151,7 @@ fn a_killed_mesh_of_round_trips_is_resumed() {
     assert_nothing_left(&bench);
 }
 
-/// The agent of a host is killed while the rounds run: the others are measured, and its missing pairs are listed.
+/// If the agent of a host is killed during the rounds, the other hosts are measured, and its missing pairs are listed.
 #[test]
 fn a_host_whose_agent_dies_ends_no_mesh() {
     let rack = Rack::new();

@@ -1,7 +1,7 @@
-//! Guests from end to end: measured in, killed, gone.
+//! Guests end to end: measured in, killed, and removed.
 //!
-//! Needs QEMU and a kernel for guests, as `make` provides them. Only function is looked at: guests may
-//! be translated, on a machine that does other things too.
+//! Requires QEMU and a kernel for guests, as `make` provides them. Only function is tested: guests may be emulated, on
+//! a machine that is busy with other work.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ samples = 2
 duration = "100ms"
 "#;
 
-/// Processes of QEMU in which this directory's guests are.
+/// Returns the QEMU processes of this directory's guests.
 fn qemus(bench: &Bench) -> Vec<u32> {
     let is_qemu = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -50,7 +50,7 @@ fn links(cell: &Value) -> Vec<(String, String)> {
     hops.iter().map(|hop| (text(hop, "domain"), text(&hop["nic"], "driver"))).collect()
 }
 
-/// A QEMU that crashes this often before it runs a guest of a study.
+/// Creates a QEMU that crashes this many times before it runs a guest of a study.
 fn crashing_qemu(bench: &Bench, times: usize) -> PathBuf {
     let (script, crashes) = (bench.path().join("qemu-that-crashes"), bench.path().join("crashes"));
     let text = format!(
@@ -61,7 +61,7 @@ fn crashing_qemu(bench: &Bench, times: usize) -> PathBuf {
     );
     fs::write(&script, text).expect("ours");
     fs::write(&crashes, "").expect("ours");
-    // It runs as the guest's user.
+    // QEMU runs as the guest's user.
     for (path, mode) in [(&script, 0o755), (&crashes, 0o666)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     }
@@ -82,7 +82,7 @@ fn a_lab_whose_qemu_crashed_is_built_once_more() {
     }
 }
 
-/// A QEMU that does something else with guests and with the emulated server.
+/// Creates a QEMU that behaves differently for guests and for the emulated server.
 fn other_qemu(bench: &Bench, does: &str) -> PathBuf {
     let script = bench.path().join("another-qemu");
     let text = format!("#!/bin/sh\ncase $VTAX_LAB in ?*) {does};; esac\nexec qemu-system-x86_64 \"$@\"\n");
@@ -91,8 +91,8 @@ fn other_qemu(bench: &Bench, does: &str) -> PathBuf {
     script
 }
 
-/// It was once noticed only after all guests had been abandoned, after three minutes. The moments are in the survey,
-/// while the lab is built, and during the wait for the guests, whose processors are stopped.
+/// Regression test: Ctrl-C took effect only after vtax had given up on all guests, after three minutes. The signal
+/// arrives during the survey, while the lab is built, and during the wait for the guests, whose processors are stopped.
 #[test]
 fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     for millis in [150, 1000, 3000] {
@@ -105,13 +105,13 @@ fn ctrl_c_at_any_moment_ends_a_run_that_waits_for_guests() {
     });
 }
 
-/// Its processors are stopped, so that nothing ever boots.
+/// Starts the processors stopped, so that nothing ever boots.
 const STANDING: &str = "exec qemu-system-x86_64 -S \"$@\"";
 
-/// A stopped system is waited for for three minutes. Ctrl-C takes two seconds, and more on a busy machine.
+/// vtax waits three minutes for a stopped system. Ctrl-C takes two seconds, and more on a busy machine.
 const GIVEN_UP: Duration = Duration::from_secs(150);
 
-/// vtax only noted Ctrl-C while it made the server's images and started its QEMU, and waited for its boot.
+/// Regression test: vtax only noted Ctrl-C while it made the server's images, started its QEMU and waited for its boot.
 #[test]
 fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
     for millis in [100, 500, 1500, 4000] {
@@ -130,12 +130,12 @@ fn ctrl_c_at_any_moment_ends_the_start_of_an_emulated_server() {
     }
 }
 
-/// Before vtax catches it, the signal ends vtax itself. A shell reports 130 for both.
+/// Returns the status as a shell reports it: 130 also for a vtax that the signal ended before vtax could catch it.
 fn shell_status(output: &Output) -> Option<i32> {
     output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal))
 }
 
-/// Stops a run whose guests are made by a QEMU that does something else.
+/// Stops a run whose guests are started by a QEMU that behaves differently.
 fn ctrl_c_ends(qemu_does: &str, moment: &str, wait_for_moment: impl FnOnce(&Bench)) {
     let bench = Bench::new().with("tiny.toml", TINY);
     let mut command = bench.command(&["run", "tiny.toml", "--methods", "native,paravirtual"]);

@@ -1,4 +1,4 @@
-//! The host as it is now, field by field.
+//! The state of the host, field by field.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use super::{Bench, processes_of};
 
-/// Each thing that a lab could leave or change, with what it is now.
+/// Everything that a lab could leave behind or change, with its current value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Host(BTreeMap<String, String>);
 
 impl Host {
-    /// Files below `run`, mounts there, the processes of the bench, the links, addresses, routes, rules and
-    /// network settings of this namespace, and the same of each namespace that is pinned below `run`.
+    /// Reads the files and mounts below `run`, the processes of the bench, the links, addresses, routes, rules and
+    /// network settings of this namespace, and those of each namespace that is pinned below `run`.
     pub(super) fn now(bench: &Bench, run: &Path) -> Host {
         let mut host = Host(BTreeMap::new());
         host.network("host", &[]);
@@ -26,7 +26,7 @@ impl Host {
         host.files(run, run);
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
         let here = run.to_str().expect("text");
-        // The first words are the numbers of the mounts.
+        // The first fields are mount ids and the device number.
         let words = |line: &str| line.split(' ').skip(3).collect::<Vec<_>>().join(" ");
         host.extend("mount", mounts.lines().filter(|line| line.contains(here)).map(words));
         host.extend("process", processes_of(bench.path()).iter().map(|pid| process(*pid)));
@@ -38,7 +38,7 @@ impl Host {
         host
     }
 
-    /// Fails with what differs.
+    /// Fails and lists the differences, if there are any.
     pub(super) fn assert_is(&self, was: &Host, when: &str) {
         let differs = self.differs(was);
         assert!(differs.is_empty(), "{when}: the host isn't as it was:\n{}", differs.join("\n"));
@@ -72,7 +72,7 @@ impl Host {
         }
     }
 
-    /// Each setting below `folder` that can be read and isn't a count.
+    /// Adds each readable setting below `folder`, except counts.
     fn settings(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -86,7 +86,7 @@ impl Host {
         }
     }
 
-    /// Type, mode and content of each file; of a pinned namespace its identity.
+    /// Adds the type, mode and content of each file, and the identity of each pinned namespace.
     fn files(&mut self, folder: &Path, run: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -104,7 +104,7 @@ impl Host {
     }
 }
 
-/// Fields that change by themselves: times, and states that the kernel sets up to a second later (`linkwatch`).
+/// Removes fields that change by themselves: times, and states that the kernel sets up to a second later (`linkwatch`).
 fn drop_volatile(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -122,14 +122,14 @@ fn process(pid: u32) -> String {
     format!("{pid} {}", String::from_utf8_lossy(&line).replace('\0', " "))
 }
 
-/// The processes whose arguments name this directory.
+/// Returns the processes whose arguments name this directory.
 fn processes_with(folder: &str) -> Vec<String> {
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.map(process).filter(|told| told.contains(&format!("{folder}/"))).collect()
 }
 
-/// The namespaces that are pinned by labs of this run directory.
+/// Returns the namespaces that are pinned by labs of this run directory.
 fn pins(run: &Path) -> Vec<PathBuf> {
     let labs = fs::read_dir(run.join("labs")).into_iter().flatten().flatten();
     let folders = labs.map(|lab| lab.path().join("netns"));

@@ -1,4 +1,5 @@
-//! Journals that lost lines or were damaged: `clean` finds by its marks what the lab has made, and nothing else.
+//! Journals that lost lines or were damaged: `clean` finds the objects that the lab has made by their marks, and no
+//! others.
 
 use std::{
     fs,
@@ -13,7 +14,7 @@ use super::{
     processes_of, runs,
 };
 
-/// A lab, next to another that lives.
+/// A lab to damage, next to another one that must survive.
 struct Scene {
     bench: Bench,
     before: Host,
@@ -40,8 +41,8 @@ impl Scene {
         fs::read(self.journal()).expect("its journal")
     }
 
-    /// Cleans up after damage. Afterwards the host is in its previous state, the other lab untouched. Returns vtax's
-    /// messages, and the journals that were set aside.
+    /// Cleans up after damage, and checks that the host is in its previous state and the other lab untouched. Returns
+    /// vtax's messages, and the journals that were set aside.
     fn clean(&self, when: &str) -> (String, Vec<Vec<u8>>) {
         let output = self.bench.vtax(&["lab", "clean"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -67,7 +68,7 @@ impl Drop for Scene {
     }
 }
 
-/// A program that ends with the test, however that ends.
+/// A program that is killed when the value is dropped, even if the test fails.
 struct Ours(Child);
 
 impl Drop for Ours {
@@ -77,7 +78,7 @@ impl Drop for Ours {
     }
 }
 
-/// The first line of each kind, counted from 0: `header`, `sealed`, `intend`, `done` and `kept`.
+/// Returns the first line of each kind, counted from 0: `header`, `sealed`, `intend`, `done` and `kept`.
 fn lines_of_each_kind(whole: &[u8]) -> Vec<usize> {
     let begins = begins(whole);
     let kinds = ["{\"header\"", "{\"sealed\"", "{\"intend\"", "{\"done\"", "\"kept\""];
@@ -89,13 +90,13 @@ fn begins(whole: &[u8]) -> Vec<usize> {
     (0..whole.len()).filter(|at| *at == 0 || whole[*at - 1] == b'\n').collect()
 }
 
-/// `clean` once removed a journal that was truncated in its header or in its steps, and left twelve unknown namespaces;
-/// later it mistook a persistent lab for an abandoned one, without reporting the damage.
+/// Regression test: `clean` removed a journal that was truncated in its header or in its steps, and left twelve unknown
+/// namespaces. Later it mistook a persistent lab for an abandoned one, without reporting the damage.
 #[test]
 fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
     let scene = Scene::new();
     let whole = scene.up();
-    // Two labs' journals differ in the length of some lines, so a cut is a line and a place in it.
+    // Some lines differ in length between the journals of two labs, so a cut is a line and a position in it.
     let last = begins(&whole).len() - 1;
     let at_begin = (0..=last).map(|line| (line, 0));
     let within = lines_of_each_kind(&whole).into_iter().flat_map(|line| [(line, 4), (line, 20)]);
@@ -113,7 +114,7 @@ fn a_journal_that_was_cut_at_any_line_or_within_one_loses_nothing() {
     }
 }
 
-/// A FIFO was waited for by each verb that looked at labs.
+/// Regression test: each command that reads labs waited for a FIFO.
 #[test]
 fn a_file_that_is_not_a_journal_is_kept_and_reported() {
     let scene = Scene::new();
@@ -168,7 +169,7 @@ fn a_journal_with_a_changed_byte_in_a_line_of_any_kind_is_kept_and_reported() {
     }
 }
 
-/// An older vtax removed a living lab of a newer one, whose journal had a word that it didn't know.
+/// Regression test: an older vtax removed a living lab of a newer one, whose journal contained a word unknown to it.
 #[test]
 fn a_lab_of_another_version_is_left_unchanged() {
     let scene = Scene::new();
@@ -203,8 +204,7 @@ fn a_journal_that_was_emptied_or_removed_loses_nothing() {
     assert!(told.contains("its journal is missing"), "{told}");
 }
 
-/// The name is not the mark: objects among a lab's namespaces without the mark belong to someone
-/// else.
+/// A name is not a mark: objects among a lab's namespaces without its mark belong to someone else.
 #[test]
 fn objects_that_only_resemble_a_labs_are_left_and_named() {
     let scene = Scene::new();
@@ -214,7 +214,7 @@ fn objects_that_only_resemble_a_labs_are_left_and_named() {
     let (note, namespace) = (pins.join("note"), pins.join("other"));
     fs::write(&note, "not a namespace").expect("a file");
     fs::write(&namespace, "").expect("a file");
-    // A shell's own namespace, pinned as `ip netns` does it. Its links have names and aliases of other kinds.
+    // A shell's own namespace, pinned as by `ip netns`. Its links have names and aliases of other kinds.
     let script = format!(
         "ip link add vsw0 type bridge && ip link set vsw0 alias vtax:t-cut2:sut && mount --bind /proc/self/ns/net {}",
         namespace.display()
@@ -236,7 +236,7 @@ fn objects_that_only_resemble_a_labs_are_left_and_named() {
     scene.clean("the strangers are gone");
 }
 
-/// A living vtax has locked its lab's directory, so its lab lives even without a journal.
+/// A running vtax has locked its lab's directory, so its lab counts as alive even without a journal.
 #[test]
 fn a_living_lab_without_its_journal_is_left_alone() {
     let bench = Bench::new();
@@ -251,7 +251,7 @@ fn a_living_lab_without_its_journal_is_left_alone() {
     let namespaces = pinned();
     let whole = fs::read(&journal).expect("its journal");
     for damage in [None, Some(&b""[..]), Some(&whole[..20]), Some(&b"nonsense\n"[..])] {
-        // A new file, which the living vtax has not locked.
+        // The new file is not locked by the running vtax.
         fs::remove_file(&journal).expect("ours");
         if let Some(bytes) = damage {
             fs::write(&journal, bytes).expect("ours");
@@ -268,7 +268,7 @@ fn a_living_lab_without_its_journal_is_left_alone() {
     assert_nothing_left(&bench);
 }
 
-/// The journal as an earlier version wrote it. The first one had no checksums.
+/// Converts a journal to the format of an earlier version. The first version had no checksums.
 fn former(whole: &[u8], version: u8) -> Vec<u8> {
     let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
     let unsealed = lines.filter(|line| !line.starts_with(b"{\"sealed\""));
@@ -287,14 +287,14 @@ fn a_journal_of_an_earlier_version_is_undone() {
     for (version, verb) in [(1, "down"), (1, "clean"), (3, "down"), (3, "clean")] {
         let whole = former(&scene.up(), version);
         let kept = *begins(&whole).last().expect("a line");
-        // Without its last line, the lab isn't kept.
+        // Without the journal's last line, the lab is not permanent.
         fs::write(scene.journal(), if verb == "down" { &whole[..] } else { &whole[..kept] }).expect("ours");
         scene.bench.printed(if verb == "down" { &["lab", "down", "t-cut"] } else { &["lab", "clean"] });
         Host::now(&scene.bench, scene.bench.labs()).assert_is(&scene.before, verb);
     }
 }
 
-/// Its lab was called kept forever.
+/// Regression test: the lab was reported as permanent forever.
 #[test]
 fn a_killed_down_is_resumed() {
     let scene = Scene::new();
@@ -303,7 +303,7 @@ fn a_killed_down_is_resumed() {
     scene.clean("undoing");
 }
 
-/// A program in the lab ends with it, one that was started elsewhere doesn't.
+/// A program started in the lab is ended with it; one started elsewhere is not.
 #[test]
 fn programs_are_identified_by_their_mark_and_their_namespace() {
     let scene = Scene::new();

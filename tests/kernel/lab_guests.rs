@@ -1,6 +1,6 @@
-//! `vtax lab` with guests, as a user works with them.
+//! Guests in `vtax lab`, used as a user does.
 //!
-//! Needs QEMU and a kernel for guests (`make kernel`). Few boots, as each takes seconds.
+//! Requires QEMU and a kernel for guests (`make kernel`). The tests boot few guests, because each boot takes seconds.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ method = "paravirtual"
 memory = "160 MiB"
 "#;
 
-/// The guests of a lab, as they are listed.
+/// Returns the guests of a lab as they are listed.
 fn guests(bench: &Bench, lab: &str) -> Vec<Value> {
     let list = json(bench, &["lab", "list", "--json"]);
     let lab = list.as_array().and_then(|labs| labs.iter().find(|known| known["name"] == lab)).expect("it is there");
@@ -57,7 +57,7 @@ fn kill(pid: u32) {
     assert!(status.success());
 }
 
-/// A lab that goes when the test does, however that ends.
+/// Takes the lab down when dropped, even if the test fails.
 pub(super) struct Down<'a>(pub(super) &'a Bench, pub(super) &'a str);
 
 impl Drop for Down<'_> {
@@ -96,15 +96,14 @@ fn a_guest_is_booted_used_lost_and_removed() {
     assert!(processes_of(bench.path()).is_empty(), "something goes on");
 }
 
-/// There is one program in every image.
+/// Runs commands in the guest, whose image contains a single program.
 fn commands_run_inside(bench: &Bench, built: &Value) {
     let version = bench.printed(&["lab", "exec", "t-vm", "db", "--", "/init", "--version"]);
     assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
     let failed = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "/init", "--no-such-option"]);
     assert_eq!(failed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&failed.stderr).contains("missing arguments"));
-    // Busybox, where the host has a static one, ends as a shell does. Standard input is passed to
-    // the command.
+    // Busybox, if the host has a static one, exits like a shell. Standard input is passed to the command.
     let mut input = bench.command(&["lab", "exec", "t-vm", "db", "--", "cat"]);
     let file = bench.path().join("lab.toml");
     input.stdin(fs::File::open(&file).expect("it is there"));
@@ -112,7 +111,7 @@ fn commands_run_inside(bench: &Bench, built: &Value) {
     let missing = bench.vtax(&["lab", "exec", "t-vm", "db", "--", "no-such-program"]);
     let told = String::from_utf8_lossy(&missing.stderr);
     assert!(matches!(missing.status.code(), Some(2 | 127)) && told.contains("no-such-program"), "{told}");
-    // The agent has given the guest its address: anyone who is at the other end of the wire reaches it.
+    // The agent has configured the guest's address, so the other end of the wire can reach it.
     let address = built["guests"][0]["address"].as_str().and_then(|net| net.split('/').next()).expect("an address");
     bench.printed(&["lab", "exec", "t-vm", "peer", "--", "busybox", "ping", "-c", "1", "-W", "20", address]);
     assert!(bench.refused(&["lab", "exec", "t-vm", "nobody", "--", "true"]).contains("db"));
@@ -138,7 +137,7 @@ fn the_second_at_the_console_is_informed_of_the_first(bench: &Bench, directory: 
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(69), "{told}");
     assert!(told.contains("attached to the console of `db`") && told.contains(&format!("process {own}")), "{told}");
-    // Its input ends, and so it leaves the place.
+    // When its input ends, the first session releases the console.
     drop(first.stdin.take());
     assert!(first.wait().expect("it ends").success());
     bench.printed(&["lab", "console", "t-vm", "db"]);
@@ -165,7 +164,7 @@ fn guests_that_fail_report_the_reason() {
     assert!(processes_of(bench.path()).is_empty(), "something goes on");
 }
 
-/// A command in a guest that fails, and its messages.
+/// Returns the exit status and the messages of a command in a guest.
 fn in_guest(bench: &Bench, guest: &str, script: &str) -> (Option<i32>, String) {
     let output = bench.vtax(&["lab", "exec", "t-fate", guest, "--", "sh", "-c", script]);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -179,12 +178,12 @@ fn a_panic_is_reported(bench: &Bench) {
 }
 
 fn a_lack_of_memory_is_reported(bench: &Bench) {
-    // The program that uses the memory is killed, and the agent continues.
+    // The kernel kills the program that uses the memory, and the agent continues.
     let (status, told) = in_guest(bench, "vm-2", "tail /dev/zero");
     assert_eq!(status, Some(137), "{told}");
     assert!(told.contains("`vm-2` ran out of memory") && told.contains("(tail)"), "{told}");
-    // Files in memory belong to nobody. The agent is the first process, which Linux doesn't kill.
-    // The shell may be killed first, once or twice.
+    // Files in memory belong to no process. The agent is the first process, which Linux does not kill. The shell may be
+    // killed first, once or twice.
     let fill = || in_guest(bench, "vm-2", "cat /dev/zero >/tmp/a; cat /dev/zero >/run/b; tail /dev/zero");
     let last = (0..10).map(|_| fill()).find(|(status, _)| *status == Some(69));
     let (_, told) = last.expect("no guest goes on without memory");
@@ -211,7 +210,7 @@ fn a_link_that_goes_down_is_reported(bench: &Bench, guest: &Value) {
     set_link(true);
 }
 
-/// Packets that the host opposite has sent on the wire (proc_pid_net(5)).
+/// Returns the number of packets that the other host has sent on the wire (proc_pid_net(5)).
 fn sent(bench: &Bench) -> u64 {
     let table = bench.printed(&["lab", "exec", "t-fate", "peer", "--", "cat", "/proc/net/dev"]);
     let counts = table.lines().find_map(|line| line.trim().strip_prefix("wire0:")).expect("it has a wire");
@@ -286,7 +285,7 @@ fn the_next_up_removes_what_a_killed_one_left() {
     assert_eq!(started(&bench, "guest=db"), None, "an orphan");
 }
 
-/// A process of this bench whose command line has this in it.
+/// Returns a process of this bench whose command line contains this text.
 fn started(bench: &Bench, part: &str) -> Option<u32> {
     let line = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     processes_of(bench.path()).into_iter().find(|pid| line(pid).contains(part))

@@ -1,4 +1,4 @@
-//! `vtax lab`, as a user works with it.
+//! `vtax lab`, used as a user does.
 
 use std::fs;
 
@@ -32,11 +32,11 @@ count = 2
     )
 }
 
-/// A lab that goes when the test does, however that ends.
+/// A lab that is taken down when the value is dropped, even if the test fails.
 pub(super) struct Up<'a> {
     bench: &'a Bench,
     name: String,
-    /// Returns the output of `lab up`.
+    /// Output of `lab up`.
     pub(super) built: Value,
 }
 

@@ -1,4 +1,4 @@
-//! vtax from end to end, on the real kernel: studies, labs, and everything that can die.
+//! vtax end to end, on the real kernel: studies, labs, and every kind of failure.
 //!
 //! Requires root. Every lab consists of separate namespaces; no test touches a link of the machine.
 
@@ -67,12 +67,12 @@ use std::{fs, path::Path};
 use bench::Bench;
 use serde_json::Value;
 
-/// Runs vtax, which must end well, and reads the JSON that it prints.
+/// Runs vtax, which must succeed, and parses the JSON that it prints.
 fn json(bench: &Bench, arguments: &[&str]) -> Value {
     serde_json::from_str(&bench.printed(arguments)).expect("JSON")
 }
 
-/// Fails if anything of this bench's vtaxes is left: a process, or a lab of its runs.
+/// Fails if this bench's vtax processes left anything behind: a process, or a lab of a run.
 fn assert_nothing_left(bench: &Bench) {
     bench::wait_until("no process is left", || processes_of(bench.path()).is_empty());
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
@@ -83,7 +83,7 @@ fn assert_nothing_left(bench: &Bench) {
     }
 }
 
-/// Removes what an earlier test on this bench has left, if it failed.
+/// Removes what an earlier, failed test has left on this bench.
 fn empty(bench: &Bench) {
     bench.vtax(&["lab", "clean"]);
     for lab in labs(bench) {
@@ -108,12 +108,12 @@ fn names(list: &Value, key: &str) -> Vec<String> {
     list.as_array().expect("a list").iter().map(name).collect()
 }
 
-/// The lab that a run uses.
+/// Returns the name of the lab that a run uses.
 fn lab_of(run: &str) -> String {
     format!("run-{}", run.rsplit('-').next().expect("an id"))
 }
 
-/// Processes whose environment has the directory of this bench.
+/// Returns the processes whose environment contains the directory of this bench.
 fn processes_of(folder: &Path) -> Vec<u32> {
     bench::processes_marked(folder.as_os_str().as_encoded_bytes())
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Bench, assert_nothing_left, bench::wrapped, json, labs::Up, studies::assert_schema};
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
-/// While other tests run, both ends of a busy-poll test may wait for a CPU for tens of milliseconds.
+/// While other tests run, both endpoints of a busy-poll test may wait for a CPU for tens of milliseconds.
 const FOR_EVERY_ENGINE: [&str; 6] = ["--samples", "1", "--duration", "200ms", "--warmup", "5ms"];
 
 fn measured(bench: &Bench, arguments: &[&str]) -> Value {
@@ -31,7 +31,7 @@ fn samples(result: &Value) -> impl Iterator<Item = &Value> {
     cells(result).iter().flat_map(|cell| cell["samples"].as_array().expect("samples"))
 }
 
-/// One run for each test, so that a failure names it.
+/// Measures each test in a separate run, so that a failure names it.
 fn with_every_engine(tests: &[&str]) {
     let bench = Bench::new();
     for test in tests {
@@ -107,7 +107,7 @@ fn the_loopback_of_ipv6() {
     assert_eq!(cells(&result)[0]["ends"]["pairs"][0]["initiator"]["address"], "::1");
 }
 
-/// Links of the host have such addresses, too, so the test has its own network namespace.
+/// Links of the host also have such addresses, so the test runs in its own network namespace.
 #[test]
 fn a_link_local_address_is_measured_on_its_link() {
     const LINKS: &str = "ip link set lo up; ip link add near type veth peer name far; ip link set near up; ip link set far up; \
@@ -195,7 +195,7 @@ fn pins_are_recorded_and_their_lack_is_loud() {
     assert_eq!(cpus(&json(&bench, &["results", "export", "last", "--json"])), [const { Value::Array(Vec::new()) }; 2]);
 }
 
-/// Ends a program of the test, whatever becomes of the test.
+/// A program of the test, which is killed when the value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -204,7 +204,7 @@ impl Drop for Ended {
     }
 }
 
-/// Short processes that do nothing but copy in the kernel, and are none of vtax's.
+/// The other programs are short processes, none of them vtax's, that only copy data in the kernel.
 #[test]
 fn the_work_of_others_in_the_kernel_is_reported_with_slices_and_without() {
     let study = r#"

@@ -28,7 +28,7 @@ fn samples<'a>(result: &'a Value, method: &str) -> &'a Vec<Value> {
     cell["samples"].as_array().unwrap_or_else(|| panic!("{cell}"))
 }
 
-/// One guest boots, and moves there, back, and there again.
+/// One guest boots and migrates: to the other QEMU, back, and there again.
 #[test]
 fn a_guest_migrates_there_and_back_for_each_sample() {
     let bench = Bench::new().with("moves.toml", STUDY);
@@ -38,10 +38,10 @@ fn a_guest_migrates_there_and_back_for_each_sample() {
     assert_eq!((plain.len(), other.len()), (2, 1), "the baseline has two samples a round");
     for sample in plain.iter().chain(other) {
         let figure = |name: &str| sample["migration"][name].as_f64().unwrap_or_else(|| panic!("no {name}: {sample}"));
-        // Either may be longer: the guest may run before its source learns that it was loaded, or only afterwards.
+        // Either may be longer: the guest may run before or after its source learns that it was loaded.
         assert!(figure("suspend_ms") > 0.0 && figure("suspend_by_qemu_ms") > 0.0, "{sample}");
         assert!(figure("total_s") * 1e3 >= figure("suspend_by_qemu_ms"), "{sample}");
-        // Half of the memory is in use. A guest that gets little CPU changes less of it than it should.
+        // Half of the memory is in use. A guest that gets little CPU time changes less of it than configured.
         assert!(figure("sent_mb") > 128.0 && figure("passes") >= 2.0, "{sample}");
         assert!((1.0..60.0).contains(&figure("dirty_mb_per_s")), "{sample}");
     }

@@ -1,4 +1,4 @@
-//! Modes of what vtax makes, with a umask that forbids nothing.
+//! File modes of what vtax creates under a umask that removes no permissions.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use super::{
     labs::lab_file,
 };
 
-/// Labs and domains of a user whose home is in the bench.
+/// Labs and domains of a user whose home directory is in the bench.
 struct Careless {
     bench: Bench,
     home: PathBuf,
@@ -32,7 +32,7 @@ impl Careless {
     fn command(&self, words: &str) -> Command {
         let vtax = self.bench.command(&words.split(' ').collect::<Vec<_>>());
         let mut command = wrapped(&["sh", "-c", "umask 0; exec \"$@\"", "sh"], &vtax);
-        // Without it, root's changes of settings would be the machine's.
+        // Without this directory, settings changed by root would be recorded in the machine's own state.
         command.env("VTAX_STATE", self.state()).env_remove("XDG_CACHE_HOME");
         // The kernel for guests is in the cache of the user who runs the tests.
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -51,7 +51,7 @@ impl Careless {
         printed(&self.command(words).output().expect("vtax runs"))
     }
 
-    /// Each file that others could change, and each directory of vtax that others can enter.
+    /// Returns each file that others could change, and each directory of vtax that others could enter.
     fn exposed(&self) -> Vec<String> {
         let (state, cache) = (self.state(), self.home.join(".cache/vtax"));
         let mut exposed = Vec::new();
@@ -59,7 +59,7 @@ impl Careless {
             let mode = fs::metadata(top).map_or(0, |found| found.mode() & 0o777);
             exposed.extend((mode & 0o077 != 0).then(|| format!("{mode:o} {}", top.display())));
         }
-        // The run directory itself is the test's.
+        // The run directory itself was created by the test.
         [&state, &cache, self.bench.labs()].into_iter().for_each(|top| look(top, &mut exposed));
         exposed
     }
@@ -88,7 +88,7 @@ fn look(folder: &Path, exposed: &mut Vec<String>) {
     }
 }
 
-/// With a lab, a guest, its image and kernel, a bound domain, its console, a run and a change of a setting.
+/// Covers a lab, a guest, its image and kernel, a bound domain, its console, a run and a changed setting.
 #[test]
 fn created_files_are_private_whatever_the_umask() {
     let careless = Careless::new();

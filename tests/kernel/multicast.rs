@@ -1,4 +1,4 @@
-//! `udp-multicast`: over switches with and without snooping, over IPv6, over a wire that drops, and in a study.
+//! `udp-multicast`: over switches with and without snooping, over IPv6, over a lossy wire, and in a study.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{
     studies::assert_schema,
 };
 
-/// Three hosts on a switch.
+/// Returns the file of a lab with three hosts on a switch.
 fn lab(more: &str, of_switch: &str, of_wire: &str) -> String {
     format!(
         r#"
@@ -41,7 +41,7 @@ ends = ["vsw", "other"]
     )
 }
 
-/// The only cell of a stream of this rate from one host to another.
+/// Returns the only cell of a measured stream of this rate from one host to another.
 fn streamed(bench: &Bench, bitrate: &str) -> Value {
     let ends = ["--from", "zone:t-groups/sender", "--to", "zone:t-groups/receiver"];
     let test = ["measure", "--test", "udp-multicast", "--message", "1000", "--bitrate", bitrate];
@@ -53,14 +53,15 @@ fn streamed(bench: &Bench, bitrate: &str) -> Value {
     cell.clone()
 }
 
-/// Packets that have arrived at a host.
+/// Returns the number of packets that have arrived at a host.
 fn arrived(bench: &Bench, host: &str) -> u64 {
     let table = bench.printed(&["lab", "exec", "t-groups", host, "--", "cat", "/proc/net/dev"]);
     let line = table.lines().find_map(|line| line.trim().strip_prefix("wire0:")).expect("a link");
     line.split_whitespace().nth(1).expect("a column").parse().expect("a number")
 }
 
-/// Datagrams that arrived in the measured time of a stream, and packets that reached another host in the meantime.
+/// Returns the datagrams that arrived in the measured time of a stream, and the packets that reached another host in
+/// the meantime.
 fn spread(bench: &Bench) -> [u64; 2] {
     let before = arrived(bench, "other");
     let cell = streamed(bench, "20M");
@@ -80,7 +81,7 @@ fn a_switch_spares_the_other_hosts_if_it_snoops() {
     drop(up);
     let bench = bench.with("lab.toml", &lab("", "snooping = true", ""));
     let up = Up::new(&bench, "t-groups");
-    // It asks for members first, and sends to all ports in the meantime.
+    // The switch first queries for members, and sends to all ports in the meantime.
     wait_until("the switch snoops", || {
         let [to_the_group, to_the_other] = spread(&bench);
         to_the_other < to_the_group / 4
@@ -98,7 +99,8 @@ fn groups_of_ipv6() {
     assert_nothing_left(&bench);
 }
 
-/// A fiftieth of the stream fits through the wire, so most of it is lost even if a busy machine sends at a tenth of the rate.
+/// The wire carries a fiftieth of the stream, so most of it is lost even if a busy machine sends at a tenth of the
+/// rate.
 #[test]
 fn frames_that_a_wire_has_no_room_for_are_lost() {
     let bench = Bench::new().with("lab.toml", &lab("", "", "rate = \"2M\"\nqueue = 5000"));

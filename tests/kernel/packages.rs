@@ -1,5 +1,5 @@
-//! Installation: below a directory, and as a Debian package, which is installed, used and removed. Everything is in a
-//! directory of the test, which has its own list of packages.
+//! Installation below a directory, and as a Debian package that is installed, used and removed. Everything is in a
+//! directory of the test, which has its own package database.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -19,25 +19,25 @@ pub(super) fn vtax() -> &'static str {
     env!("CARGO_BIN_EXE_vtax")
 }
 
-/// The agent that is tried.
+/// Returns the agent under test.
 pub(super) fn agent() -> PathBuf {
     std::env::var_os("VTAX_AGENT").map_or_else(|| Path::new(vtax()).with_file_name("vtax-agent"), PathBuf::from)
 }
 
-/// Runs a program, which must end well, and returns what it prints.
+/// Runs a program, which must succeed, and returns its output.
 fn printed(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Every file below a directory, by its path there.
+/// Returns every file below a directory, by its relative path.
 fn files(folder: &Path) -> BTreeSet<String> {
     let list = printed(Command::new("find").arg(folder).args(["-type", "f", "-printf", "%P\\n"]));
     list.lines().map(str::to_owned).collect()
 }
 
-/// Measures with the vtax that is installed below `usr`, as its user would, in its own directory.
+/// Measures with the vtax that is installed below `usr`, as a user would, in a separate directory.
 fn measures(usr: &Path) {
     let state = TempDir::new().expect("a directory");
     let mut command = Command::new(usr.join("bin/vtax"));
@@ -69,7 +69,7 @@ fn an_installation_is_complete_and_works() {
     }
     let ldm = Command::new(usr.join("libexec/vtax/ldm")).arg("--help").output().expect("it leads to vtax");
     assert!(String::from_utf8_lossy(&ldm.stdout).contains("Usage: ldm "), "{ldm:?}");
-    // A shell reads what completes its words.
+    // The completions must be valid for the shell.
     printed(
         Command::new("bash").args(["-n", &usr.join("share/bash-completion/completions/vtax").display().to_string()]),
     );
@@ -81,7 +81,7 @@ fn a_debian_package_is_installed_used_and_removed() {
     let folder = TempDir::new().expect("a directory");
     let script = root().join("scripts/deb.sh");
     let mut make = Command::new("sh");
-    // The programs that are tried are many times as large as those that users get.
+    // The programs under test are many times as large as released ones, so compressing them would take long.
     make.arg(script).args([vtax().as_ref(), agent().as_path(), folder.path()]).env("DPKG_DEB_COMPRESSOR_TYPE", "none");
     let made = printed(&mut make);
     let package = made.trim_end();
@@ -104,7 +104,7 @@ fn a_debian_package_is_installed_used_and_removed() {
     for file in ["share/man/man1/vtax.1.gz", "share/doc/vtax/copyright", "share/doc/vtax/changelog.gz"] {
         assert!(installed.contains(file), "{file} is missing: {installed:#?}");
     }
-    // Nobody looks at the mode of a symbolic link.
+    // The mode of a symbolic link has no meaning.
     let owned = printed(
         Command::new("find")
             .arg(&usr)

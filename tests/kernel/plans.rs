@@ -8,7 +8,7 @@ use super::{
     json,
 };
 
-/// One comparison, a few tens of milliseconds per sample.
+/// A study with one comparison, whose samples take a few tens of milliseconds.
 const PAIR: &str = r#"
     id = "pair"
     title = "One pair"
@@ -48,7 +48,7 @@ fn detectable_differences_come_from_the_first_rounds_and_then_from_the_last_run(
     assert_nothing_left(&bench);
 }
 
-/// It prints what a run would print, so that nobody needs to start one to see it.
+/// A dry run prints what a run would print before it starts.
 #[test]
 fn a_dry_run_tells_the_plan_and_changes_nothing() {
     let bench = Bench::new().with("pair.toml", PAIR);
@@ -130,7 +130,8 @@ fn kill_9_in_a_pilot_is_resumed_until_the_rounds_are_chosen() {
     assert_nothing_left(&bench);
 }
 
-/// `--confidence 95 --width 10` ended at 30 rounds with 131 [121, 141]: no warning, and exit 0.
+/// Regression test: `--confidence 95 --width 10` ended at 30 rounds with 131 [121, 141], without a warning and with
+/// exit status 0.
 #[test]
 fn a_precision_that_was_not_reached_ends_with_1_and_can_be_extended() {
     let bench = Bench::new().with("pair.toml", PAIR);
@@ -142,7 +143,7 @@ fn a_precision_that_was_not_reached_ends_with_1_and_can_be_extended() {
     assert_nothing_left(&bench);
 }
 
-/// It was once silent.
+/// Regression test: such a comparison used to print no warning.
 #[test]
 fn a_run_is_not_compared_with_itself_nor_with_what_it_shares_nothing_with() {
     let bench = Bench::new().with("pair.toml", PAIR);

@@ -19,9 +19,9 @@ use super::{
     tuning::{RMEM, SMALL, bench, inside, mtu, sysctl},
 };
 
-/// A receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip
-/// after each. That costs many times what anything else does that runs on the machine, and the more, the longer a busy
-/// machine takes for a round trip.
+/// Sets a receive buffer that is far too small: the window is a segment or two, so that a stream waits for a round trip
+/// after each. That costs many times more than any other load on the machine, and even more if a busy machine makes the
+/// round trip longer.
 fn spoil(bench: &Bench, lab: &str) {
     inside(bench, lab, &["sysctl", "-qw", &format!("{RMEM}={SMALL}")]);
 }
@@ -54,7 +54,7 @@ fn a_small_buffer_is_proved_to_cost_bandwidth_and_its_change_is_kept() {
     assert!(gain > 1.1, "{proved}");
     assert_ne!(sysctl(&bench, "t-prove", RMEM), SMALL);
 
-    // A persisted change is a change like all others, and the file makes the same one elsewhere.
+    // A persisted change is like any other change, and the file makes the same change elsewhere.
     let (of_run, runs) = (proved["run"].as_str().expect("an id"), bench.printed(&["results", "list"]));
     assert!(runs.contains(of_run), "{runs}");
     bench.printed(&["tune", "revert", &proved["changes"][0]["id"].to_string()]);
@@ -72,8 +72,8 @@ fn a_killed_proof_leaves_no_setting_changed_and_continues() {
     spoil(&bench, "t-prove-kill");
     let command = prove("t-prove-kill", &["tcp-buffers", "--budget", "60s", "--keep-none"]);
     let mut vtax = bench.command(&words(&command)).spawn().expect("vtax starts");
-    // It is killed while the setting is changed for a sample. Before the first one it is changed once to see its
-    // effect.
+    // vtax is killed while the setting is changed for a sample. Before the first sample the setting is changed once, to
+    // see its effect.
     wait_until("a sample has landed", || bench.landed() > 0);
     await_change(&bench, "t-prove-kill");
     vtax.kill().expect("it is ours");

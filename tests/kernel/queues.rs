@@ -1,4 +1,4 @@
-//! Several guests at a time, and paths between hosts and guests: from end to end, a few short samples.
+//! Several guests at the same time, and paths between hosts and guests, end to end with a few short samples.
 
 use serde_json::Value;
 
@@ -10,14 +10,14 @@ fn cell<'a>(result: &'a Value, method: &str) -> &'a Value {
     of_row.unwrap_or_else(|| panic!("no {method}: {cells:?}"))
 }
 
-/// Initiator and responder of each pair.
+/// Returns the initiator and the responder of each pair.
 fn pairs(cell: &Value) -> Vec<(String, String)> {
     let name = |end: &Value| end["name"].as_str().expect("a name").to_owned();
     let pairs = cell["ends"]["pairs"].as_array().expect("ends");
     pairs.iter().map(|pair| (name(&pair["initiator"]), name(&pair["responder"]))).collect()
 }
 
-/// One size of the built-in study: the others only take longer.
+/// Uses one size of the built-in study: the others would only take longer.
 #[test]
 fn clients_measure_at_the_same_time_into_a_guest_each() {
     let study = include_str!("../../crates/vtax-model/data/studies/vmdq.toml");

@@ -1,6 +1,6 @@
-//! Agents on another host, by a real ssh to a real sshd: from one host of a lab to the other.
+//! Agents on another host, over a real ssh and a real sshd: from one host of a lab to the other.
 //!
-//! vtax itself runs on the near host; the far one has sshd, and an agent or none.
+//! vtax itself runs on the near host; the far host has sshd, with or without an installed agent.
 
 use std::{
     collections::HashSet,
@@ -26,7 +26,7 @@ name = "w"
 ends = ["near", "far"]
 "#;
 
-/// The lab, and sshd on its far host; both go with the value.
+/// A lab with sshd on its far host. Dropping the value stops sshd and takes the lab down.
 pub(super) struct Far<'a> {
     bench: &'a Bench,
     lab: &'static str,
@@ -40,8 +40,9 @@ impl Drop for Far<'_> {
             let _ = sshd.kill();
             let _ = sshd.wait();
         }
-        // sshd gives its sessions a separate environment: they are not processes of the lab, which then waits, as it
-        // should, until the last of them has noticed that sshd has exited. If the wait times out, it is abandoned.
+        // sshd gives its sessions a separate environment, so they are not processes of the lab. Taking it down
+        // therefore waits until the last of them has noticed that sshd has exited. If that wait times out, the command
+        // is repeated.
         wait_until("the lab is taken down", || {
             let gone = |verb: &str| self.bench.vtax(&["lab", verb, self.lab]).status.success();
             gone("down") || gone("clean")
@@ -49,8 +50,8 @@ impl Drop for Far<'_> {
     }
 }
 
-/// The far host's address in the lab that was built: another lab may take a range that was only
-/// planned.
+/// Returns the far host's address in the lab as built. It may differ from the planned one, because another lab may take
+/// a range that was only planned.
 fn address(built: &Value) -> String {
     let endpoints = built["endpoints"].as_array().expect("endpoints");
     let far = endpoints.iter().find(|endpoint| endpoint["name"] == "far").expect("the far host");
@@ -68,7 +69,7 @@ pub(super) fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
 }
 
-/// `far`, the same through a jump host that is itself, and the same with an unknown key.
+/// Configures ssh for `far`, for the same host through a jump host (itself), and for the same host with an unknown key.
 fn configure(folder: &Path, address: &str, agent_folder: &str) {
     let at = folder.display();
     key(folder, "host_key");
@@ -103,7 +104,7 @@ pub(super) fn start<'a>(bench: &'a Bench, lab: &'static str, agent_folder: &Path
     let built = json(bench, &["lab", "up", "lab.toml", "--json"]);
     let mut far = Far { bench, lab, address: address(&built), sshd: None };
     configure(folder, &far.address, agent_folder.to_str().expect("text"));
-    // Like its service: sshd requires this directory before it drops privilege.
+    // sshd requires this directory before it drops privileges; its service normally creates it.
     fs::create_dir_all("/run/sshd").expect("we are root");
     let config = folder.join("sshd_config");
     let sshd = ["lab", "exec", lab, "far", "--", "/usr/sbin/sshd", "-D", "-e", "-f", config.to_str().expect("text")];
@@ -118,7 +119,7 @@ pub(super) fn programs() -> &'static Path {
 }
 
 impl Far<'_> {
-    /// vtax on the near host, whose ssh has the configuration of the bench.
+    /// Runs vtax on the near host, whose ssh has the configuration of the bench.
     pub(super) fn near(&self, arguments: &[&str]) -> Output {
         self.near_command(arguments).output().expect("vtax runs")
     }
@@ -129,7 +130,7 @@ impl Far<'_> {
         self.bench.command(&[&inside, arguments].concat())
     }
 
-    /// Returns the output of a command on the far host, even without a wire to it.
+    /// Returns the output of a command on the far host, which does not depend on the wire.
     pub(super) fn far(&self, command: &[&str]) -> String {
         self.bench.printed(&[&["lab", "exec", self.lab, "far", "--"], command].concat())
     }
@@ -141,7 +142,8 @@ impl Far<'_> {
     }
 }
 
-/// The copies of agents that are carried somewhere. The directories for them are those of this machine: both hosts are.
+/// Returns the copies of agents in the directories to which vtax copies them. Both hosts share this machine's
+/// directories.
 fn copies() -> HashSet<PathBuf> {
     let folders = ["/dev/shm", "/tmp", "/var/tmp", "/root", "/run/user/0"];
     let entries = folders.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
@@ -152,7 +154,7 @@ fn copies() -> HashSet<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_copy).collect()
 }
 
-/// A killed vtax may have left some. Those of other tests come, and go too.
+/// Waits until no new copy is left. A killed vtax may have left some earlier, and those of other tests come and go.
 fn assert_no_copy_left(before: &HashSet<PathBuf>) {
     wait_until("no copy of the agent is left", || copies().is_subset(before));
 }
@@ -295,7 +297,7 @@ end = "responder"
 control = "ssh:root@far"
 "#;
 
-/// Each end counts its own slices: no clock is common to both.
+/// Each endpoint counts its own slices, since the two have no common clock.
 #[test]
 fn rows_take_turns_over_ssh() {
     let bench = bench("t-ssh-turns");

@@ -1,4 +1,4 @@
-//! `vtax ldm --host` and `migrate-domain` by a real ssh to a real sshd, from one host of a lab to the other.
+//! `vtax ldm --host` and `migrate-domain` over a real ssh and a real sshd, from one host of a lab to the other.
 
 use std::{
     fs,
@@ -15,10 +15,11 @@ use super::{
     remote::{Far, bench, programs, start, told, write_program},
 };
 
-/// A domain named zoo.
+/// XML of a libvirt domain named `zoo`.
 const LIBVIRT: &str = include_str!("../../crates/vtax-libvirt/src/fixtures/kinds.xml");
 
-/// Returns the directory of the other host's programs: vtax, and a virsh that knows one domain. This side has none.
+/// Returns the directory of the far host's programs: vtax, and a virsh that knows one domain. The near host has no
+/// virsh.
 fn far_programs(bench: &Bench) -> PathBuf {
     let folder = bench.path().join("far-programs");
     fs::create_dir(&folder).expect("a directory");
@@ -44,13 +45,13 @@ fn domains_of_another_host_are_configured_and_listed_over_ssh() {
     let listed = printed(&ldm("list -p mars"));
     assert!(listed.contains("name=mars|state=inactive") && listed.contains("ncpu=2"), "{listed}");
 
-    // It belongs to the other host: it is listed there, and nothing is left here.
+    // The domain belongs to the far host: it is listed there, and not on this side.
     let state = bench.path().join("far-state");
     let there = ["--state", state.to_str().expect("text"), "ldm", "list", "-p", "mars"];
     assert_eq!(far.far(&[&[env!("CARGO_BIN_EXE_vtax")], &there[..]].concat()), listed);
     assert_eq!(far.near(&["ldm", "list", "mars"]).status.code(), Some(2));
 
-    // A file is one of this side.
+    // Files are read on this side.
     let constraints = printed(&ldm("list-constraints -x mars"));
     let file = bench.path().join("mars.xml");
     fs::write(&file, &constraints).expect("a file of the test");
@@ -99,7 +100,7 @@ impl Pair<'_> {
         self.far.far(&vtax.into_iter().chain(words.split(' ')).collect::<Vec<_>>())
     }
 
-    /// Number of domains that the far host has prepared for.
+    /// Returns the number of arriving domains that the far host has a record of.
     fn arrivals(&self) -> usize {
         fs::read_dir(self.bench.path().join("far-state/ldm/arrivals")).map_or(0, Iterator::count)
     }
@@ -128,12 +129,12 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     wait_for_boot("mars", || pair.near("list mars").contains("-n----"), String::new);
     pair.near("exec mars -- touch /marker");
 
-    // Slowly, so that the wire is cut on the way.
+    // The migration is slow, so that the wire can be cut while memory is being transferred.
     let moving = ["ldm", "migrate-domain", "--bandwidth", "2M", "mars", "ssh:far"];
     let wire = |state: &str| {
         bench.printed(&["lab", "exec", "t-ssh-mv", "near", "--", "ip", "link", "set", "wire0", state]);
     };
-    // The moment at which the target is prepared, and one at which memory is on its way.
+    // The wire is cut once the target is prepared, then once memory is being transferred.
     for moment in [Duration::ZERO, Duration::from_secs(2)] {
         let mut moving = pair.far.near_command(&moving);
         let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
@@ -142,10 +143,10 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
         wire("down");
         let cut = moving.wait_with_output().expect("vtax runs");
         assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
-        // vtax notices the silence after 10 s, and ssh after 9 to 12: whoever is first.
+        // vtax notices the silence after 10 s, and ssh after 9 to 12 s: either may report it.
         assert!(told(&cut).contains("migration-unsettled"), "{}", told(&cut));
         pair.near("exec mars -- ls /marker");
-        // By itself: no vtax was run there.
+        // The target does so without any command there.
         wait_until("the target has given mars up", || pair.arrivals() == 0 && !runs("receive-guest"));
         assert!(!pair.far("list").contains("mars"));
         wire("up");
@@ -202,9 +203,9 @@ fn a_disk_is_copied_over_ssh_and_the_copy_ends_when_the_wire_is_cut() {
     let cut = moving.wait_with_output().expect("vtax runs");
     assert_eq!(cut.status.code(), Some(69), "{}", told(&cut));
     assert!(told(&cut).contains("it keeps running here"), "{}", told(&cut));
-    // Its writes no longer wait for the target.
+    // The domain's writes no longer wait for the target.
     pair.near("exec mars -- dd if=/dev/urandom of=/dev/vda bs=1M seek=20 count=1 conv=fsync");
-    // By itself: no vtax was run there.
+    // The target does so without any command there.
     wait_until("the target has given mars up", || pair.arrivals() == 0 && !has_data() && !runs("receive-disk"));
     assert!(!pair.far("list").contains("mars"));
     wire("up");

@@ -1,4 +1,4 @@
-//! Verbs that only read results: no file is made or changed, and a read-only medium is enough.
+//! Commands that only read results neither create nor change a file, and work on a read-only medium.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Stdio};
 
@@ -7,7 +7,7 @@ use super::{
     bench::{printed, wait_until, wrapped},
 };
 
-/// Every reading verb.
+/// Every command that only reads.
 const READING: [&[&str]; 9] = [
     &["results", "list"],
     &["results", "list", "--json"],
@@ -20,7 +20,7 @@ const READING: [&[&str]; 9] = [
     &["results", "compare", "RUN", "last"],
 ];
 
-/// Every file of the store with what is in it.
+/// Returns every file of the store with its contents.
 fn files(bench: &Bench) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut folders = vec![bench.state()];
@@ -37,7 +37,7 @@ fn files(bench: &Bench) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Root may write everywhere but where the mount forbids it.
+/// Mounts the store read-only, because root could write to it otherwise.
 fn on_read_only_medium(bench: &Bench, arguments: &[&str]) -> String {
     const MOUNTED: &str =
         r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/x" 2>/dev/null && exec "$@""#;
@@ -70,7 +70,7 @@ fn verbs_that_read_results_change_no_file_and_need_none() {
     let first = newest(&bench);
     bench.printed(&short);
     assert_only_reads(&bench, &first);
-    // A run that was killed leaves the log of the database.
+    // A killed run leaves the database's log behind.
     let long = ["measure", "--samples", "1000", "--duration", "20ms", "--warmup", "1ms"];
     let mut child = bench.command(&long).stdout(Stdio::null()).spawn().expect("vtax runs");
     wait_until("some samples have landed", || bench.landed() > 5);

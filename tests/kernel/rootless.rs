@@ -14,14 +14,14 @@ use super::Bench;
 
 const NOBODY: u32 = 65534;
 
-/// A bench of user 65534, with the programs.
+/// Returns a bench that belongs to user 65534, with the programs.
 fn bench_of_user() -> Bench {
     let bench = bench_of_root();
     chown(bench.path(), Some(NOBODY), Some(NOBODY)).expect("we are root");
     bench
 }
 
-/// A bench that user 65534 can read, with the programs.
+/// Returns a bench that user 65534 can read, with the programs.
 fn bench_of_root() -> Bench {
     let bench = Bench::new();
     fs::set_permissions(bench.path(), fs::Permissions::from_mode(0o755)).expect("ours");
@@ -29,8 +29,8 @@ fn bench_of_root() -> Bench {
     fs::create_dir(&programs).expect("a directory");
     let built = std::path::Path::new(env!("CARGO_BIN_EXE_vtax")).parent().expect("a directory");
     for program in ["vtax", "vtax-agent"] {
-        // Not by `fs::copy`: a process that another test starts in the meantime would inherit the descriptor that is
-        // open for writing, and the program could not be executed until then (ETXTBSY).
+        // `fs::copy` is not used: a process that another test starts at this moment would inherit the descriptor that
+        // is open for writing, and until it exits the program could not be executed (ETXTBSY).
         let copied = Command::new("cp").args([built.join(program), programs.join(program)]).status();
         assert!(copied.expect("cp runs").success());
     }
@@ -57,7 +57,7 @@ fn a_study_runs_without_root() {
     assert!(["native", "shared-ip", "veth", "bridge", "macvlan", "vxlan"].into_iter().all(measured));
 }
 
-/// As in a rootless container: its network namespace belongs to a user namespace of that user.
+/// In a rootless container, the network namespace belongs to a user namespace of that user.
 #[test]
 fn a_user_measures_in_a_network_namespace_of_that_user() {
     let bench = bench_of_user();
@@ -103,7 +103,7 @@ fn an_ordinary_user_cannot_read_roots_results_and_has_no_assigned_nic() {
     assert_eq!(assigned["available"], false, "{assigned}");
 }
 
-/// A bench with the file of a lab, and a run-time directory of the user.
+/// Returns a bench with the file of a lab, and a run-time directory of the user.
 fn bench_with_lab() -> Bench {
     let bench = bench_of_user();
     let runtime = bench.path().join("runtime");
@@ -130,7 +130,7 @@ fn a_lab_stays_up_without_root_until_it_is_taken_down() {
     assert_keeper_goes(&bench);
 }
 
-/// The marks are in the keeper's namespaces, so it waits for `clean`, which ends the program in the lab too.
+/// The marks are in the keeper's namespaces, so the keeper waits for `clean`, which also ends the program in the lab.
 #[test]
 fn a_lab_without_root_whose_journal_is_missing_or_damaged_is_cleaned() {
     let bench = bench_with_lab();
@@ -145,7 +145,7 @@ fn a_lab_without_root_whose_journal_is_missing_or_damaged_is_cleaned() {
             true => fs::write(&journal, &whole[1..]).expect("ours"),
             false => fs::remove_file(&journal).expect("ours"),
         }
-        // The keeper looks three times per second.
+        // The keeper polls three times per second.
         std::thread::sleep(std::time::Duration::from_secs(1));
         let cleaned = super::bench::printed(&vtax(&bench, &["lab", "clean"]));
         assert!(cleaned.contains("removed mine"), "{cleaned}");

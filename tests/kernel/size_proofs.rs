@@ -1,6 +1,6 @@
-//! `vtax size prove`: threads of a real guest are confined and restored, whatever dies.
+//! `vtax size prove`: threads of a real guest are confined, and restored whichever process is killed.
 //!
-//! Needs root, QEMU, a kernel for guests, and two cores.
+//! Requires root, QEMU, a kernel for guests, and two cores.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use super::{
 };
 
 const LAB: &str = "t-size";
-/// So few packets that even an emulated guest on a busy machine answers all of them.
+/// A rate low enough that even an emulated guest on a busy machine answers every packet.
 const PROVE: [&str; 14] = [
     "size",
     "prove",
@@ -40,7 +40,7 @@ const PROVE: [&str; 14] = [
     "zone:t-size/db",
 ];
 
-/// Cpuset and CPUs of each thread of a process.
+/// Returns the cpuset and the CPUs of each thread of a process.
 fn places(pid: u64) -> BTreeMap<String, (String, String)> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("QEMU runs").flatten();
     let place = |task: fs::DirEntry| {
@@ -52,7 +52,7 @@ fn places(pid: u64) -> BTreeMap<String, (String, String)> {
     tasks.filter_map(place).collect()
 }
 
-/// Threads that were there before and are in another place now.
+/// Returns how many of the earlier threads have moved to another cpuset or to other CPUs.
 fn moved(pid: u64, before: &BTreeMap<String, (String, String)>) -> usize {
     let now = places(pid);
     before.iter().filter(|(thread, place)| now.get(*thread).is_some_and(|now| now != *place)).count()
@@ -142,7 +142,7 @@ fn proved(bench: &Bench) {
     assert!(labels.contains(&"size-prove:vnet-1250B-85%-1cores".to_owned()), "{labels:?}");
 }
 
-/// A domain's network and another domain's disk, so slow that emulated domains carry them.
+/// Loads a domain's network and another domain's disk at rates that emulated domains can sustain.
 const PROVE_BOTH: &str = "size prove --net 2M --pps 200 --iops 20 --p99 10s --cores 1 --in t-size-both/sut --to ldm:mars \
      --disk ldm:venus/data --destroy-data";
 

@@ -1,4 +1,4 @@
-//! Studies that run to their end.
+//! Studies that run to completion.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) fn assert_schema(result: &Value) {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-/// Every method that this kernel has, at both MTUs, over both transports, both tests.
+/// Runs every method that this kernel supports, at both MTUs, over both transports, in both tests.
 fn every_cell_is_measured(more: &[&str]) {
     let bench = Bench::new();
     let arguments = [&["run", "demo", "--mode", "controlled", "--samples", "2", "--json"], more].concat();
@@ -114,7 +114,7 @@ samples = 2
 duration = "40ms"
 "#;
     let bench = Bench::new().with("streams.toml", study);
-    // Wide enough to be reached: otherwise the exit status is 1.
+    // The width is large enough to be reached; otherwise the exit status would be 1.
     let rule = ["--confidence", "99", "--width", "1000000", "--min", "2", "--max", "3"];
     let result = json(&bench, &[&["run", "streams.toml", "--json"], &rule[..]].concat());
     assert_schema(&result);
@@ -130,7 +130,7 @@ fn results_are_listed_shown_compared_and_exported() {
     let ids: Vec<String> = (0..2).map(|_| json(&bench, &run)["id"].as_str().expect("an id").to_owned()).collect();
     let list = bench.printed(&["results", "list"]);
     assert!(ids.iter().all(|id| list.contains(id)), "{list}");
-    // Two rounds show nothing; how noisy they are is chance.
+    // Two rounds show no difference, and their noise is random.
     let answers = ["no difference shown", "too noisy to tell"].map(|answer| format!("{answer} · Cost of zone"));
     assert_eq!(answers.iter().map(|answer| list.matches(answer.as_str()).count()).sum::<usize>(), 2, "{list}");
     assert!(bench.printed(&["results", "show", &ids[0], "--detail"]).contains("bridge"));

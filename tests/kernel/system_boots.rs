@@ -2,7 +2,7 @@
 //! machine's files, of which it changes only a copy (overlayfs). It has the files installed by `scripts/install.sh`,
 //! and boots twice.
 //!
-//! Needs systemd, next to what the other tests of domains need.
+//! Requires systemd, in addition to the requirements of the other tests of domains.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use vtax_guest::locate;
 
 use super::bench::{printed, wait_for_boot, wait_until};
 
-/// Starts systemd below `$1`, in its own cgroup, `$2`. It has no services but the unit, since those of this machine
+/// Starts systemd below `$1`, in its own cgroup `$2`. The unit is its only service, because this machine's services
 /// would change settings of its kernel.
 const BOOT: &str = r#"
 set -e
@@ -45,7 +45,7 @@ exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=vtax-test /usr/lib/syst
 ' sh "$@"
 "#;
 
-/// A machine's systemd, until it goes.
+/// A machine's systemd, which is stopped when the value is dropped.
 struct System {
     folder: TempDir,
     cgroup: PathBuf,
@@ -84,14 +84,14 @@ impl System {
         String::from_utf8_lossy(&[asked.stdout, asked.stderr].concat()).into_owned()
     }
 
-    /// systemd's process, as this machine sees it.
+    /// Returns the id of systemd's process on this machine.
     fn process(&self) -> Option<String> {
         let unshare = self.up.as_ref()?.id();
         let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).ok()?;
         children.split_whitespace().next().map(str::to_owned)
     }
 
-    /// Runs a program as root of the machine.
+    /// Runs a program as root of the emulated machine.
     fn run(&self, words: &[&str]) -> Output {
         let process = self.process().expect("it runs");
         let mut command = Command::new("nsenter");
@@ -113,7 +113,7 @@ impl System {
         wait_for_boot("mars", || self.mars()["flags"]["running"] == "normal", || self.mars().to_string());
     }
 
-    /// The processes of the unit, by their command lines.
+    /// Returns the command lines of the unit's processes.
     fn of_unit(&self) -> Vec<String> {
         let listed = fs::read_to_string(self.cgroup.join("system.slice/vtax-domains.service/cgroup.procs"));
         let line =
@@ -121,7 +121,7 @@ impl System {
         listed.unwrap_or_default().lines().map(line).collect()
     }
 
-    /// As after a power failure.
+    /// Kills all processes, as a power failure would.
     fn cut(&mut self) {
         let Some(mut up) = self.up.take() else { return };
         let _ = up.kill();
@@ -158,13 +158,13 @@ fn domains_start_with_the_host_and_outlive_the_unit() {
     let supervises = |system: &System| system.of_unit().iter().any(|line| line.ends_with(" mars "));
     assert!(supervises(&system), "{:?}", system.of_unit());
 
-    // Processes that the unit has started outlive it, and the restarted unit finds them.
+    // Processes started by the unit outlive it, and the restarted unit finds them.
     printed(&system.run(&["systemctl", "stop", "vtax-domains"]));
     assert_eq!((&system.mars()["state"], supervises(&system)), (&"active".into(), true), "{:?}", system.of_unit());
     printed(&system.run(&["systemctl", "start", "vtax-domains"]));
     assert_eq!(system.mars()["state"], "active");
 
-    // It reboots under its supervisor, which no command knows any longer.
+    // The domain reboots under its supervisor, which the restarted unit did not start.
     system.run(&["vtax", "ldm", "exec", "mars", "--", "reboot"]);
     wait_until("mars boots again", || system.mars()["flags"]["running"] != "normal");
     system.wait_until_mars_is_up();

@@ -83,7 +83,8 @@ fn lists_of_domains_are_as_in_the_article() {
     replay(&host, include_str!("../transcripts/5-consoles.txt"), &[("sun", here.trim_end())], |_| {});
 }
 
-/// Returns the output of a console port for this input, in the host of the lab. The service polls for bound domains twice per second.
+/// Returns what a console port of the lab's host prints after this input. The service polls for bound domains twice per
+/// second.
 fn telnet(host: &Host<'_>, words: &str) -> String {
     let mut words = words.split(' ');
     let port = words.next().expect("a port");
@@ -93,13 +94,13 @@ fn telnet(host: &Host<'_>, words: &str) -> String {
     wait_until("the console is reached", || {
         let output = host.bench.vtax(&["lab", "exec", host.lab, "sut", "--", "sh", "-c", &script]);
         shown = without_telnet(&output.stdout);
-        // Until it knows both, the group has no menu.
+        // The group has no menu until the service knows both domains.
         shown.contains("q:") && shown.contains("Press ~?")
     });
     shown
 }
 
-/// The text alone: telnet's own commands are IAC, a verb and an option (RFC 854).
+/// Returns the text without telnet's own commands, which are IAC, a verb and an option (RFC 854).
 fn without_telnet(bytes: &[u8]) -> String {
     const IAC: u8 = 255;
     let mut text = Vec::new();

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{Bench, assert_nothing_left, bench, json};
 
-/// A calibration's JSON, whether or not its own (tighter) tolerances were kept: the machine that
-/// runs tests is busy with others.
+/// Returns a calibration's JSON, whether or not its own (tighter) tolerances were met: other programs may keep the
+/// machine busy.
 fn calibrated(bench: &Bench, arguments: &[&str]) -> Value {
     let output = bench.vtax(&[&["calibrate", "--json"], arguments].concat());
     let told = String::from_utf8_lossy(&output.stderr);
@@ -31,7 +31,7 @@ fn is_too_busy(calibration: &Value, name: &str) -> bool {
     busy && truth["verdict"] == "too-busy"
 }
 
-/// The figure is near the created value, or vtax reports that the machine was too busy.
+/// Fails unless the figure is near the expected value, or vtax reports that the machine was too busy.
 fn assert_near(calibration: &Value, name: &str, tolerance: f64) {
     let (expected, measured, detail) = truth(calibration, name);
     let is_near = (measured / expected - 1.0).abs() <= tolerance;
@@ -54,12 +54,12 @@ fn a_responder_that_waits_raises_the_median_by_that() {
     let calibration = calibrated(&bench, &["--rounds", "0", "--only", "delay"]);
     assert_near(&calibration, "delay-1ms", 0.1);
     assert_near(&calibration, "delay-200us", 0.3);
-    // Interleaved slices find it on a machine that compiles on all of its CPUs.
+    // Interleaved slices find this delay even while compilers use all CPUs.
     assert_near(&calibration, "delay-5us", 0.2);
 }
 
-/// These cases depend on other load; a busy machine is distinguished from a wrong figure. So other tests run next to
-/// this one.
+/// These cases depend on other load, and vtax must distinguish a busy machine from a wrong figure. So this test does
+/// not run alone.
 #[test]
 fn a_truth_that_a_busy_machine_hides_is_not_called_wrong() {
     let bench = Bench::new();
@@ -73,7 +73,7 @@ fn a_truth_that_a_busy_machine_hides_is_not_called_wrong() {
         assert!(may.contains(&verdict), "{truth}");
     }
     let (burnt, _, detail) = truth(&calibration, "spinner-50");
-    // The scheduler's clock without what others took from it.
+    // The expected value is the thread's CPU time from the scheduler, which excludes time taken by other programs.
     assert!(burnt > 0.0 && burnt <= 600.0, "{burnt}, {detail}");
     assert_nothing_left(&bench);
 }
@@ -114,13 +114,13 @@ fn the_noise_floor_includes_the_detectable_difference() {
     assert!(calibration["clock"]["reading_ns"].as_f64().is_some_and(|ns| ns > 0.0));
 }
 
-/// The same thing was measured: the interval, which widens with anything else that runs here, contains a ratio near 1.
+/// Checks that both tools measured the same thing: the interval, which other load widens, contains a ratio near 1.
 fn assert_same(other: &Value) {
     let end = |end: &str| other["ratio"][end].as_f64().expect("a number");
     assert!(end("low") < 5.0 && end("high") > 0.2, "{other}");
 }
 
-/// The tools are there: scripts/setup.sh test installs them.
+/// Requires the tools that `scripts/setup.sh test` installs.
 #[test]
 fn other_tools_measure_the_same_wire() {
     let bench = Bench::new();
@@ -137,7 +137,7 @@ fn other_tools_measure_the_same_wire() {
     bench::wait_until("no lab is left", || !super::labs(&bench).iter().any(|lab| lab.starts_with("crosscheck")));
 }
 
-/// This many bytes instead of whole seconds, with idle states disabled for everybody.
+/// The other tools transfer a number of bytes instead of running for whole seconds, with idle states disabled for all.
 #[test]
 fn other_tools_take_short_turns() {
     let bench = Bench::new();

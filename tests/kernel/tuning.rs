@@ -1,4 +1,4 @@
-//! `vtax tune`, in the zones of a lab: bad settings are found, changed and restored.
+//! `vtax tune` in the zones of a lab: bad settings are found, changed and restored.
 
 use std::{
     io::{BufRead, BufReader},
@@ -19,7 +19,7 @@ pub(super) const WMEM: &str = "net.ipv4.tcp_wmem";
 pub(super) const RMEM: &str = "net.ipv4.tcp_rmem";
 pub(super) const SMALL: &str = "4096 4096 8192";
 
-/// A bench with a lab whose first zone can be spoilt.
+/// Returns a bench with a lab file, in whose first zone tests make settings bad.
 pub(super) fn bench(lab: &str) -> Bench {
     Bench::new().with("lab.toml", &lab_file(lab, ""))
 }
@@ -38,7 +38,7 @@ pub(super) fn mtu(bench: &Bench, lab: &str) -> String {
     line.split_whitespace().skip_while(|word| *word != "mtu").nth(1).expect("a number").to_owned()
 }
 
-/// A small send buffer, a short MTU, and packets that all go to one CPU.
+/// Sets a small send buffer and a short MTU, and steers all packets to one CPU.
 pub(super) fn spoil(bench: &Bench, lab: &str) {
     inside(bench, lab, &["sysctl", "-qw", &format!("{WMEM}={SMALL}")]);
     inside(bench, lab, &["ip", "link", "set", "eth0", "mtu", "600"]);
@@ -139,7 +139,7 @@ fn a_round_trip_is_measured_from_the_host_that_is_judged() {
     let address = peer["address"].as_str().expect("an address");
     for (to, says) in [
         ("zone:t-rtt/peer", "1-byte requests to zone:t-rtt/peer".to_owned()),
-        // Nothing listens there, so each connection is refused.
+        // Nothing listens on this port, so each connection is refused.
         (&format!("{address}:9"), format!("TCP connections to {address}:9")),
     ] {
         let check = json(&bench, &["tune", "check", "--host", "zone:t-rtt/web-1", "--rtt-to", to, "--json"]);
@@ -151,7 +151,7 @@ fn a_round_trip_is_measured_from_the_host_that_is_judged() {
     assert!(String::from_utf8_lossy(&silent.stderr).contains("set --rtt"), "{silent:?}");
 }
 
-/// Starts a change that waits to be confirmed.
+/// Starts a change that waits for confirmation.
 fn unconfirmed(bench: &Bench, zone: &str) -> std::process::Child {
     unconfirmed_within(bench, zone, "60s")
 }
@@ -171,7 +171,7 @@ fn unconfirmed_settings_are_restored() {
     let bench = bench("t-confirm");
     let _up = Up::new(&bench, "t-confirm");
     spoil(&bench, "t-confirm");
-    // The end of the input is no confirmation, and neither is a signal.
+    // Neither the end of the input nor a signal confirms the change.
     for end in [None, Some(Signal::SIGTERM), Some(Signal::SIGHUP)] {
         let mut vtax = unconfirmed(&bench, "zone:t-confirm/web-1");
         assert_eq!(mtu(&bench, "t-confirm"), "1500");
@@ -184,7 +184,7 @@ fn unconfirmed_settings_are_restored() {
     }
 }
 
-/// The process that reverts what a vtax tries out, if that one can't.
+/// Returns the process that reverts unconfirmed changes if vtax itself cannot.
 fn guard_of(vtax: &std::process::Child) -> Pid {
     let mark = format!("{}@", vtax.id());
     let is_guard = |pid: &i32| {
@@ -202,7 +202,7 @@ fn unconfirmed_settings_are_restored_whatever_delays_vtax() {
     let bench = bench("t-guard");
     let _up = Up::new(&bench, "t-guard");
     spoil(&bench, "t-guard");
-    // An unfinished line of an input that stays open; a terminal that has stopped vtax; vtax is killed.
+    // In turn: an incomplete line on an input that stays open, a vtax stopped by its terminal, and a killed vtax.
     for held_up in [None, Some(Signal::SIGSTOP), Some(Signal::SIGKILL)] {
         let within = if held_up == Some(Signal::SIGKILL) { "600s" } else { "2s" };
         let mut vtax = unconfirmed_within(&bench, "zone:t-guard/web-1", within);

@@ -1,6 +1,6 @@
-//! `vtax tune` killed before each call that changes something. `vtax tune revert` then brings every value back.
+//! `vtax tune`, killed before each call that changes something. `vtax tune revert` then restores every value.
 //!
-//! `make test` takes a sample of the moments, `make crash` all of them.
+//! `make test` tries a sample of the calls, `make crash` all of them.
 
 use std::{collections::BTreeMap, fs};
 
@@ -19,14 +19,14 @@ const REVERT: [&str; 2] = ["tune", "revert"];
 /// Number of calls per command in a sample.
 const SAMPLE: usize = 12;
 
-/// The values that the rules change.
+/// Returns the values that the rules change.
 fn values(bench: &Bench) -> [String; 3] {
     let steer = "mount -t sysfs none /sys && cat /sys/class/net/eth0/queues/rx-0/rps_cpus";
     let rps = inside(bench, LAB, &["unshare", "--mount", "sh", "-c", steer]);
     [mtu(bench, LAB), sysctl(bench, LAB, WMEM), rps.trim().trim_start_matches(['0', ',']).to_owned()]
 }
 
-/// Kills the command at each call, or at a sample of them, and reverts everything.
+/// Kills the command at each call, or at a sample of calls, and reverts everything.
 fn sweep(bench: &Bench, prepare: &dyn Fn(&Bench), verb: &[&str]) {
     let spoilt = values(bench);
     assert_eq!(spoilt, ["600", SMALL, "1"]);

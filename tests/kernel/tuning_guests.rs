@@ -16,7 +16,7 @@ fn wmem(bench: &Bench) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The first link of the host behind the guest's NIC.
+/// Returns the first link of the host behind the guest's NIC.
 fn tap(built: &Value) -> String {
     let ends = built["endpoints"].as_array().expect("a list");
     let end = ends.iter().find(|end| end["name"] == "db").expect("the guest");
@@ -43,13 +43,13 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
     let settings = applied["changes"].as_array().map_or(0, Vec::len);
     assert!(applied["id"] == "1" && settings > 0, "{applied}");
     assert_ne!(wmem(&bench), SMALL);
-    // The device below the guest is on its host.
+    // The device behind the guest's NIC is on its host.
     let tap = tap(&built);
     bench.printed(&["lab", "exec", "t-tune-vm", "sut", "--", "ip", "link", "set", &tap, "mtu", "600"]);
     let under = json(&bench, &["tune", "check", "--path", "t-tune-vm/db", "--json"]);
     let found = under["findings"].as_array().expect("a list").iter();
     assert!(found.clone().any(|found| found["rule"] == "mtu" && found["says"]["object"] == tap.as_str()), "{under}");
-    // The guest has its own journal, and this machine's knows nothing of it.
+    // The guest has its own journal, and this machine's does not contain the change.
     let status = tune(&bench, &["status"]);
     assert_eq!(status["changes"][0]["settings"][0]["is_ours"], true, "{status}");
     assert!(bench.printed(&["tune", "status"]).contains("No changes."));
@@ -57,7 +57,7 @@ fn settings_of_a_guest_are_changed_in_it_and_brought_back() {
     assert_eq!(wmem(&bench), SMALL);
 }
 
-/// Under QEMU's emulation samples differ much, so what is bad must cost much: a window of a segment or two.
+/// Under QEMU's emulation samples vary widely, so the bad setting must be costly: a window of a segment or two.
 #[test]
 fn a_finding_in_a_guest_is_proved_and_kept_in_it() {
     let bench = Bench::new().with("lab.toml", &lab_file("t-prove-vm", GUEST));

@@ -1,4 +1,4 @@
-//! `vtax tune apply --persist`, on a machine whose network and `/etc` are those of this test alone.
+//! `vtax tune apply --persist`, on a machine whose network and `/etc` belong to this test alone.
 
 use std::{
     collections::BTreeMap,
@@ -23,8 +23,8 @@ const REVERT: [&str; 2] = ["tune", "revert"];
 /// Number of calls per command in a sample.
 const SAMPLE: usize = 12;
 
-/// A shell with a network namespace, in which a send buffer is small, and with an empty `/etc/sysctl.d`. Its network is
-/// taken for the machine's first one, because its process is seen as the first process.
+/// A shell with a separate network namespace, where a send buffer is small, and with an empty `/etc/sysctl.d`. vtax
+/// takes this network for the machine's initial one, because it sees the shell as the first process.
 struct Alone {
     bench: Bench,
     shell: Child,
@@ -80,7 +80,7 @@ impl Alone {
         assert!(done.status.success(), "{program} {arguments:?}: {done:?}");
     }
 
-    /// The kernel has another boot and its own value again. Then systemd-sysctl reads our file.
+    /// Acts like a reboot: the kernel has another boot id and its default value. Then systemd-sysctl reads vtax's file.
     fn restart(&self) {
         let boot = self.bench.path().join("boot_id");
         fs::write(&boot, "11111111-2222\n").expect("a file");
@@ -138,7 +138,7 @@ fn persisted_settings_survive_a_reboot_and_are_reverted() {
     assert_eq!((&status["rebooted"], &status["changes"][0]["is_kept"]), (&Value::from(true), &Value::from(true)));
     let told = String::from_utf8(alone.vtax(&["tune", "status"]).stdout).expect("text");
     assert!(told.starts_with("Rebooted since: only persistent changes are"), "{told}");
-    // A further change finds nothing that a killed vtax has left.
+    // A further change finds nothing left behind by a killed vtax.
     let further = alone.vtax(&["tune", "apply", "moderate-rcvbuf"]);
     assert!(further.status.success() && alone.files().len() == 1, "{further:?}");
     let reverted = alone.json(&["tune", "revert", "--json"]);
@@ -146,7 +146,7 @@ fn persisted_settings_survive_a_reboot_and_are_reverted() {
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }
 
-/// The file of `vtax tune prove`, whose changes are made already.
+/// Applies a file of `vtax tune prove` whose changes are already in effect.
 #[test]
 fn a_proved_change_that_is_made_already_is_kept_by_its_file() {
     let alone = Alone::new();
@@ -162,7 +162,7 @@ fn a_proved_change_that_is_made_already_is_kept_by_its_file() {
     alone.restart();
     let status = alone.json(&["tune", "status", "--json"]);
     assert!(status["changes"].as_array().expect("two").iter().all(|batch| batch["settings"][0]["is_ours"] == true));
-    // Only the line keeps the first change, and it is removed with the line.
+    // Only the line makes the first change persistent, and the change is removed with the line.
     assert_eq!(alone.json(&["tune", "revert", "2", "--json"])["reverted"], 1);
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
     assert_eq!(alone.json(&["tune", "revert", "--json"])["foreign"], Value::from(Vec::<u8>::new()));
@@ -200,7 +200,7 @@ fn only_what_was_confirmed_is_persisted() {
     assert_eq!((alone.files().len(), alone.wmem().as_str()), (0, SMALL));
 }
 
-/// Files of `/etc` are for the first network namespace.
+/// Files in `/etc` apply to the initial network namespace.
 #[test]
 fn a_change_in_another_network_namespace_is_not_persisted() {
     let alone = Alone::new();
@@ -217,7 +217,7 @@ fn a_change_in_another_network_namespace_is_not_persisted() {
     assert!(because.starts_with("vtax runs in a network namespace"), "{because}");
 }
 
-/// As in a container.
+/// In a container, for example, the file may be unwritable.
 #[test]
 fn an_unwritable_file_is_named_and_nothing_is_changed() {
     let alone = Alone::new();

@@ -1,4 +1,4 @@
-//! Bad settings, planted one at a time in the zones and hosts of a lab: `vtax tune check` finds each, and nothing else.
+//! Bad settings, set one at a time in the zones and hosts of a lab: `vtax tune check` finds each one, and nothing else.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use super::{
 
 const LAB: &str = "t-planted";
 const DOMAINS: [&str; 6] = ["sut", "peer", "web-1", "web-2", "lan", "tun"];
-/// Beside the zones behind a bridge.
+/// Zones in addition to those behind a bridge.
 const MORE: &str = r#"
 [[zone]]
 name = "lan"
@@ -23,11 +23,11 @@ host = "sut"
 method = "vxlan"
 "#;
 
-/// Location of a setting, and its bad value.
+/// Location and bad value of a setting.
 enum Plant {
     /// A file below `/proc/sys`.
     Sysctl(&'static str, &'static str),
-    /// An offload of `eth0` that is disabled.
+    /// An offload of `eth0`, which is disabled.
     Off(&'static str),
     /// A file of a link in `/sys/class/net`.
     Link(&'static str, &'static str),
@@ -35,10 +35,10 @@ enum Plant {
 
 use Plant::{Link, Off, Sysctl};
 
-/// The kernel's own value, in each namespace that has a bridge, if the module br_netfilter is loaded.
+/// The kernel's default, in each namespace with a bridge if the module br_netfilter is loaded.
 const NETFILTER: Plant = Sysctl("net/bridge/bridge-nf-call-iptables", "1");
 
-/// The rule that must find it, where it is planted, and what.
+/// The rule that must find each setting, the location, and the setting.
 const PLANTED: [(&str, &str, Plant); 16] = [
     ("tcp-buffers", "web-1", Sysctl("net/ipv4/tcp_wmem", "4096 4096 8192")),
     ("tcp-buffers", "lan", Sysctl("net/ipv4/tcp_rmem", "4096 4096 8192")),
@@ -52,7 +52,7 @@ const PLANTED: [(&str, &str, Plant); 16] = [
     ("offloads", "tun", Off("rx-gro")),
     ("mtu", "web-1", Link("eth0/mtu", "600")),
     ("mtu", "tun", Link("eth0/mtu", "600")),
-    // A port of a bridge whose other ports have 1500.
+    // A port of a bridge whose other ports have an MTU of 1500.
     ("mtu", "sut", Link("vnet0/mtu", "1400")),
     ("rps", "web-1", Link("eth0/queues/rx-0/rps_cpus", "1")),
     ("irq-deferral", "lan", Link("eth0/gro_flush_timeout", "5000000")),
@@ -90,8 +90,8 @@ impl Plant {
         }
     }
 
-    /// Writes another value, not by what vtax itself changes settings with, and returns the one from before. None if
-    /// there is no such setting.
+    /// Writes another value without vtax's own code for changes, and returns the previous one; `None` if there is no
+    /// such setting.
     fn change(&self, bench: &Bench, domain: &str, value: &str) -> Option<String> {
         let pin = bench.labs().join("labs").join(LAB).join("netns").join(domain);
         let inside = NetNs::open(&pin).expect("a domain of the lab");
@@ -116,7 +116,7 @@ impl Plant {
     }
 }
 
-/// The rules that have found something.
+/// Returns the rules with findings.
 fn found(bench: &Bench, domain: &str) -> Vec<String> {
     let check = json(bench, &["tune", "check", "--host", &format!("zone:{LAB}/{domain}"), "--json"]);
     let findings = check["findings"].as_array().expect("a list").iter();

@@ -1,4 +1,4 @@
-//! `vtax tune --host`: settings of another host, by its agent.
+//! `vtax tune --host`: settings of another host, through its agent.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use super::{
 
 const HOST: [&str; 2] = ["--host", "ssh:far"];
 
-/// The far host with a small receive buffer.
+/// Starts sshd on the far host, which has a small receive buffer.
 fn spoilt<'a>(bench: &'a Bench, lab: &'static str) -> Far<'a> {
     let far = remote::start(bench, lab, remote::programs());
     far.far(&["sysctl", "-qw", &format!("{RMEM}={SMALL}")]);
@@ -52,7 +52,7 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
     let applied = tune(&far, &["apply", "tcp-buffers"]);
     assert_eq!(applied["id"], "1", "{applied}");
     assert_ne!(rmem(&far), SMALL);
-    // The journal is on that host, and not on this one.
+    // The journal is on the far host, not on this one.
     assert!(bench.path().join("far-state/tuning/tuning.journal").exists());
     assert!(bench.printed(&["tune", "status"]).contains("No changes."));
     let status = tune(&far, &["status"]);
@@ -119,12 +119,12 @@ fn a_host_that_its_change_has_cut_off_restores_everything_by_itself() {
     let journal = bench.path().join("far-state/tuning/tuning.journal");
     wait_until("nothing is left to be undone", || !journal.exists());
     far.far(&["ip", "link", "set", "wire0", "up"]);
-    // Its confirmation comes too late.
+    // The confirmation comes too late.
     drop(vtax.stdin.take());
     assert_ne!(vtax.wait().expect("it ends").code(), Some(0));
 }
 
-/// The agent's process on the far host.
+/// Returns the agent's process on the far host.
 fn agent(folder: &Path) -> u32 {
     let mark = format!("VTAX_STATE={}/far-state", folder.display());
     let is_agent = |pid: &u32| {

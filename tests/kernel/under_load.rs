@@ -1,14 +1,14 @@
-//! `vtax measure --under`: latency of a path that a stream loads.
+//! `vtax measure --under`: latency of a path under a stream.
 
 use serde_json::Value;
 
 use super::{Bench, assert_nothing_left, json, labs::Up, studies::assert_schema};
 
-/// Rate of both wires, bit/s.
+/// Rate of both wires, in bit/s.
 const RATE: f64 = 100e6;
 /// A full packet with its Ethernet header, in bytes.
 const PACKET: f64 = 1514.0;
-/// Queues of the wires, in bytes, and the hosts behind them.
+/// Hosts at the far ends of the wires, and the wires' queues in bytes.
 const QUEUES: [(&str, f64); 2] = [("near", 25_000.0), ("far", 125_000.0)];
 
 const LAB: &str = r#"
@@ -37,7 +37,7 @@ fn cell<'a>(result: &'a Value, row: &str) -> &'a Value {
     cells.iter().find(|cell| cell["method"] == row).unwrap_or_else(|| panic!("no {row}: {}", result["failures"]))
 }
 
-/// The added latency by a metric with its interval, in seconds.
+/// Returns the added latency according to a metric, with its interval, in seconds.
 fn added(cell: &Value, metric: &str) -> [f64; 3] {
     let taxes = cell["taxes"].as_array().expect("taxes");
     let tax = taxes.iter().find(|tax| tax["of"] == metric).expect("the metric");
@@ -46,10 +46,10 @@ fn added(cell: &Value, metric: &str) -> [f64; 3] {
 
 /// Two streams that offer twice the rate keep the queue full. A request then waits for the contents of the queue: there
 /// is room for less than one packet, and the first one has already been partly transmitted. So the queue's length is
-/// known to two packets, which is the resolution.
+/// known to within two packets, which is the resolution.
 ///
-/// Programs that the suite doesn't know can take the CPU from the streams or from the requests: the queue then isn't
-/// full, or the interval is wide. One of a few attempts shows the queue's length, and none does if the figure is wrong.
+/// Programs unknown to the suite can take the CPU from the streams or from the requests: the queue is then not full, or
+/// the interval is wide. One of a few attempts shows the queue's length, and none does if the figure is wrong.
 #[test]
 fn a_full_queue_adds_its_length_over_the_rate() {
     const ATTEMPTS: usize = 4;
@@ -71,7 +71,7 @@ fn a_full_queue_adds_its_length_over_the_rate() {
     assert_nothing_left(&bench);
 }
 
-/// Returns the latency that a full queue adds, with its interval, or why the attempt shows nothing.
+/// Returns the latency that a full queue adds, with its interval, or the reason why the attempt is inconclusive.
 fn length_over_rate(bench: &Bench, host: &str, queue: f64) -> Result<[f64; 3], String> {
     let load = "udp-stream,streams=2,bitrate=100M";
     let resolution = 2.0 * PACKET * 8.0 / RATE;
@@ -88,7 +88,7 @@ fn length_over_rate(bench: &Bench, host: &str, queue: f64) -> Result<[f64; 3], S
     if high - low >= truth / 2.0 {
         return Err(format!("the interval tells nothing: [{low}, {high}]"));
     }
-    // A receiver that has waited for a CPU also counts the previous contents of its buffer.
+    // The goodput may be higher: a receiver that has waited for a CPU also counts the earlier contents of its buffer.
     if carried <= 90.0 {
         return Err(format!("the wire was not full of payload, 1472 of 1514 bytes: {carried}"));
     }
@@ -124,7 +124,7 @@ fn each_load_is_a_row_with_its_goodput_by_direction() {
     assert_nothing_left(&bench);
 }
 
-/// Its flows send their first datagram after the end of the sample.
+/// The flows send their first datagram after the end of the sample.
 #[test]
 fn a_load_that_carries_nothing_fails_its_samples_and_no_others() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Codes of errors: each is explained, and each explanation is of a code.
+//! Error codes: each is explained, and each explanation belongs to a code.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,7 +6,7 @@ use syn::{Attribute, Item};
 
 const FOLDER: &str = "../../docs/errors";
 
-/// The codes that the sources name, each with a file that does.
+/// Returns the codes named in the sources, each with a file that names it.
 fn used() -> BTreeMap<String, String> {
     const MARKS: [&str; 5] = ["code(\"", "code = \"", "coded(\"", "USAGE_CODE: &str = \"", "Box::new(\""];
     let mut used = BTreeMap::new();
@@ -21,7 +21,7 @@ fn used() -> BTreeMap<String, String> {
     used
 }
 
-/// The codes that are explained, by file, in the order of the file.
+/// Returns the codes that are explained, by file, in the order of the file.
 fn explained() -> BTreeMap<String, Vec<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
     let files = fs::read_dir(folder).expect("the explanations").map(|entry| entry.expect("an entry").path());

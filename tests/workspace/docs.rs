@@ -1,8 +1,9 @@
-//! Docs of public items that say nothing.
+//! Doc comments of public items that have no content.
 //!
-//! A doc says nothing if each of its words is one of the item's name, of its type, or one without meaning of its own:
-//! an article, a pronoun, a preposition, or the kind of the item. "`Round` newtype." says nothing, and so does "The
-//! state of a domain." of `DomainState`. A unit, a bound, a source or a value of a format is something.
+//! A doc comment has no content if each of its words is part of the item's name or of its type, or has no meaning of
+//! its own: an article, a pronoun, a preposition, or the kind of the item. "`Round` newtype." has no content, and
+//! neither does "The state of a domain." for `DomainState`. A unit, a bound, a source or a value of a format is
+//! content.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use syn::{
 const FILLERS: &str = "a an and are as at be by for from has have how in is it its of on one or our that the their these \
     this those to what whether which with constant enum field function method newtype return struct trait type variant";
 
-/// A documented item that says nothing, and its doc.
+/// Items whose doc comments have no content, each with its doc comment.
 type Empty = Vec<(String, String)>;
 
 fn look(items: &[Item], found: &mut Empty) {
@@ -96,7 +97,7 @@ fn judge(attributes: &[Attribute], name: &str, ty: Option<&Type>, found: &mut Em
     }
 }
 
-/// A line of a doc.
+/// Returns a line of a doc comment.
 fn line(attribute: &Attribute) -> Option<String> {
     match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
@@ -113,7 +114,7 @@ fn line(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// The names of which a type is made.
+/// Collects the names that make up a type.
 fn named_by(ty: &Type, names: &mut Vec<String>) {
     match ty {
         Type::Path(path) => {
@@ -136,13 +137,13 @@ fn named_by(ty: &Type, names: &mut Vec<String>) {
 }
 
 fn says_nothing(doc: &str, names: &[String]) -> bool {
-    // A value, a call or a form: something that a name can't express.
+    // A value, a call or a format is something that a name cannot express.
     let is_more = |code: &str| code.contains(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | ':'));
     let known: BTreeSet<String> = names.iter().flat_map(|name| words(name)).chain(words(FILLERS)).collect();
     !doc.split('`').skip(1).step_by(2).any(is_more) && words(doc).iter().all(|word| known.contains(word))
 }
 
-/// The words of a text or a name, in lower case and singular.
+/// Returns the words of a text or a name, in lower case and singular.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,15 +1,15 @@
 //! The length of functions, from the line with `fn` to the closing brace.
 //!
-//! rustfmt puts that brace on its own line below the beginning of the function's first line, so no parser is needed.
+//! rustfmt puts that brace on a separate line, indented like the function's first line, so no parser is needed.
 
 use std::{fs, path::Path};
 
-/// Median of the lines of all product functions.
+/// Maximum of the median number of lines, over all product functions.
 const MEDIAN_MOST: usize = 10;
 /// Maximum number of lines of a function.
 const LONGEST: usize = 60;
 
-/// The number of lines of each function of a text, with its name and its line.
+/// Returns the number of lines of each function in a text, with its line number and its name.
 fn lengths(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let of = |(nth, line): (usize, &&str)| {
@@ -20,7 +20,7 @@ fn lengths(text: &str) -> Vec<(usize, String)> {
     lines.iter().enumerate().filter_map(of).collect()
 }
 
-/// The name of the function that begins in a line.
+/// Returns the name of the function that begins in a line.
 fn name(line: &str) -> Option<&str> {
     let (before, after) = line.split_once("fn ")?;
     let is_before =
@@ -31,7 +31,7 @@ fn name(line: &str) -> Option<&str> {
     (is_first && end > 0).then(|| &after[..end])
 }
 
-/// The lines of the function that begins in the first line; none of a function without a body.
+/// Returns the number of lines of the function that begins in the first line; `None` for a function without a body.
 fn length(lines: &[&str]) -> Option<usize> {
     let indent = lines[0].len() - lines[0].trim_start().len();
     let (margin, _) = lines[0].split_at(indent);
@@ -43,7 +43,7 @@ fn length(lines: &[&str]) -> Option<usize> {
     lines[last].ends_with('}').then_some(last + 1)
 }
 
-/// The text of a file without its tests; nothing of a file that is all tests.
+/// Returns the text of a file without its tests; empty for a file that consists of tests.
 fn product(path: &Path) -> String {
     let is_tests = path.iter().any(|part| part == "tests" || part == "tests.rs" || part == "benches");
     let text = if is_tests { String::new() } else { fs::read_to_string(path).expect("a source of ours") };

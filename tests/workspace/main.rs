@@ -1,4 +1,4 @@
-//! The shape of the house: which crate may know which, and on what terms we use others' work.
+//! The structure of the workspace: which crates may use which, and the licences of dependencies.
 
 mod codes;
 mod docs;
@@ -59,7 +59,7 @@ fn dependencies_point_down_only() {
     }
 }
 
-/// Licences that go with "Apache-2.0 OR MIT" in a static binary.
+/// Licences compatible with "Apache-2.0 OR MIT" in a static binary.
 const LICENCES: [&str; 11] = [
     "0BSD",
     "Apache-2.0",
@@ -77,8 +77,8 @@ const LICENCES: [&str; 11] = [
 /// Licences allowed only in test programs, which are not distributed as binaries.
 const OF_TESTS: [&str; 1] = ["MPL-2.0"];
 
-/// Returns true if one of the alternatives of `expression` allows our use, with every part that it
-/// joins by AND.
+/// Returns true if the licence expression permits our use: of each part joined by AND, one alternative must be
+/// permitted.
 fn allowed(expression: &str, shipped: bool) -> bool {
     let expression = expression.replace('/', " OR ").replace(['(', ')'], "");
     let known = |name: &str| LICENCES.contains(&name) || !shipped && OF_TESTS.contains(&name);
@@ -86,7 +86,7 @@ fn allowed(expression: &str, shipped: bool) -> bool {
     expression.split(" AND ").all(part)
 }
 
-/// Dependencies of the binaries and their build: everything that is not for tests only.
+/// Returns the dependencies of the binaries and of their build, which excludes those used only in tests.
 fn shipped(metadata: &Metadata) -> BTreeSet<&PackageId> {
     let nodes = &metadata.resolve.as_ref().expect("cargo resolves").nodes;
     let mut found: BTreeSet<&PackageId> = BTreeSet::new();
@@ -164,7 +164,7 @@ fn only_vtax_sys_has_unsafe_code() {
     for package in metadata.workspace_packages().into_iter().filter(|package| package.name.as_str() != "vtax-sys") {
         for target in package.targets.iter().filter(|target| target.is_lib() || target.is_bin()) {
             let root = fs::read_to_string(&target.src_path).expect("a source of ours");
-            // The interface of libFuzzer, which nothing but `make fuzz` is built with.
+            // The interface of libFuzzer is compiled only by `make fuzz`.
             let forbids = match package.name.as_str() {
                 "vtax-fuzz" => "#![cfg_attr(not(fuzzing), forbid(unsafe_code))]",
                 _ => "#![forbid(unsafe_code)]",
@@ -174,7 +174,8 @@ fn only_vtax_sys_has_unsafe_code() {
     }
 }
 
-/// At the limit of processes the kernel refuses a thread. These calls panic then; a `Builder` gives the error.
+/// At the limit of processes, the kernel refuses to create a thread. These calls then panic; a `Builder` returns the
+/// error.
 #[test]
 fn a_thread_that_the_kernel_refuses_is_not_a_panic() {
     let metadata = metadata();

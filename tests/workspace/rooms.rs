@@ -1,4 +1,4 @@
-//! The table of crates in ARCHITECTURE.md: its dependencies are those of the Cargo files.
+//! The table of crates in ARCHITECTURE.md must list the dependencies in the Cargo files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ const PREFIX: &str = "vtax-";
 
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// The crates of a table, each with those that it uses.
+/// Returns the crates of the table, each with those that it uses.
 fn told(page: &str) -> Uses {
     let rows = page.lines().skip_while(|line| *line != HEAD).skip(2).take_while(|line| line.starts_with('|'));
     rows.map(row).collect()
@@ -27,7 +27,7 @@ fn row(line: &str) -> (String, BTreeSet<String>) {
     (name.to_owned(), uses.split(", ").filter(|uses| *uses != NOTHING).map(full).collect())
 }
 
-/// The crates of the workspace, each with its normal dependencies among them.
+/// Returns the crates of the workspace, each with its normal dependencies among them.
 fn real() -> Uses {
     let metadata = super::metadata();
     let packages = metadata.workspace_packages();
@@ -40,7 +40,7 @@ fn real() -> Uses {
     uses.collect()
 }
 
-/// Each row that isn't so, with what it would be.
+/// Returns the rows that are wrong, with what they should contain.
 fn wrong(told: &Uses, real: &Uses) -> Vec<String> {
     let short = |uses: &BTreeSet<String>| match uses.is_empty() {
         true => NOTHING.to_owned(),

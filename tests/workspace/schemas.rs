@@ -1,8 +1,8 @@
-//! Schemas of JSON documents: each is on the page of formats.
+//! Schemas of JSON documents: the page on file formats lists each.
 
 use std::{collections::BTreeSet, fs};
 
-/// The schemas that the sources of the product name.
+/// Returns the schemas named in the product's sources.
 fn used() -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     let sources = super::metadata().workspace_packages().into_iter().flat_map(super::sources).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! The shape of the sources: which files use which, and what their types are called.
+//! The structure of the sources: which files use which, and the names of their types.
 //!
 //! A file is a module. It uses another one if one of its `use` lines names something that the other one defines. A
-//! re-export (`pub use`) is followed to the file that defines the name, and is not a use by itself: it is a table of
-//! contents.
+//! re-export (`pub use`) is followed to the file that defines the name, and does not count as a use itself: it is a
+//! table of contents.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,12 +13,12 @@ use std::{
 use cargo_metadata::Package;
 use syn::{Attribute, GenericArgument, Item, PathArguments, Type, UseTree, Visibility};
 
-/// More files that use each other in a circle can't be read one by one.
+/// Maximum number of files that use each other in a circle, because such files can only be read together.
 const CIRCLE_MOST: usize = 4;
 
 type Module = Vec<String>;
 
-/// The product files of a crate by their module.
+/// The product files of a crate, by module.
 struct Sources {
     files: BTreeMap<Module, Vec<Item>>,
 }
@@ -32,7 +32,7 @@ impl Sources {
         Sources { files }
     }
 
-    /// The modules that each module uses.
+    /// Returns the modules that each module uses.
     fn uses(&self) -> BTreeMap<&Module, BTreeSet<&Module>> {
         let imports: HashMap<&Module, Imports> =
             self.files.iter().map(|(module, items)| (module, Imports::of(module, items))).collect();
@@ -43,7 +43,7 @@ impl Sources {
         self.files.keys().map(|module| (module, of(module))).collect()
     }
 
-    /// The module that defines what a path names.
+    /// Returns the module that defines what a path names.
     fn defines<'a>(&'a self, path: &[String], imports: &HashMap<&Module, Imports>, depth: usize) -> Option<&'a Module> {
         const LONGEST_CHAIN: usize = 8;
         let known = (0..=path.len()).rev().find_map(|len| self.files.get_key_value(&path[..len]))?.0;
@@ -57,7 +57,7 @@ impl Sources {
         }
     }
 
-    /// The files that can reach each other, if there are too many.
+    /// Returns the groups of files that use each other in a circle, if a group is too large.
     fn circles(&self) -> Vec<Vec<String>> {
         let uses = self.uses();
         let reached: BTreeMap<&Module, BTreeSet<&Module>> =
@@ -79,12 +79,12 @@ fn reach<'a>(from: &'a Module, uses: &BTreeMap<&'a Module, BTreeSet<&'a Module>>
     reached
 }
 
-/// Returns the paths in the `use` lines of a file, from the crate's root.
+/// The paths in the `use` lines of a file, from the crate's root.
 #[derive(Default)]
 struct Imports {
     /// All except re-exports.
     own: Vec<Module>,
-    /// Each name that the lines bring in, re-exports too.
+    /// Each name that the lines import, including re-exports.
     names: HashMap<String, Module>,
 }
 
@@ -107,7 +107,7 @@ impl Imports {
     }
 }
 
-/// A path from the crate's root; none of one that leads to another crate.
+/// Returns a path from the crate's root; `None` for a path into another crate.
 fn absolute(module: &Module, mut path: Module, items: &[Item]) -> Option<Module> {
     let child = |item: &Item| matches!(item, Item::Mod(child) if child.ident == path[0]);
     let mut base = module.clone();
@@ -147,7 +147,7 @@ fn joined(before: &[String], name: &syn::Ident) -> Module {
     before.iter().cloned().chain([name.to_string()]).collect()
 }
 
-/// The module of a product file; none of tests.
+/// Returns the module of a product file; `None` for tests.
 fn module(root: &Path, path: &Path) -> Option<Module> {
     let path = path.strip_prefix(root).expect("below the root").with_extension("");
     let names: Module = path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
@@ -171,7 +171,7 @@ fn quoted(attribute: &Attribute) -> String {
     attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default()
 }
 
-/// The name of a type or a trait that other modules can see.
+/// Returns the name of a type or trait, if it is visible to other modules.
 fn public_name(item: &Item) -> Option<String> {
     let (vis, ident) = match item {
         Item::Struct(item) => (&item.vis, &item.ident),
@@ -197,7 +197,7 @@ fn a_name_of_a_type_has_one_meaning() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in super::metadata().workspace_packages() {
         for (module, items) in Sources::of(package).files {
-            // A crate's own `Result` is called as std's, whose place it takes.
+            // A crate's own `Result` has the name of std's, which it replaces.
             for name in items.iter().filter_map(public_name).filter(|name| name != "Result") {
                 places.entry(name).or_default().push(format!("{}::{}", package.name, module.join("::")));
             }
@@ -226,7 +226,7 @@ fn a_circle_is_found() {
     };
     let five = [["a", "b", "c", "d", "e"]];
     assert_eq!(circles("", "use crate::a::In_a;"), five);
-    // By a re-export, which is followed to the file behind it.
+    // A re-export is followed to the file behind it.
     assert_eq!(circles("pub use crate::a::In_a;", "use super::front::In_a;"), five);
     assert!(circles("", "#[cfg(test)] use crate::a::In_a;").is_empty());
 }
@@ -234,7 +234,7 @@ fn a_circle_is_found() {
 /// Data from an agent may have been written by anyone on its host or with access to a guest.
 #[test]
 fn texts_of_agents_are_foreign() {
-    // Keys and identifiers, which are compared, and what we send ourselves.
+    // Keys and identifiers are only compared; the others are what we send ourselves.
     const PLAIN: [&str; 4] = ["argv", "boot_id", "key", "mac"];
     const SAID: [&str; 3] =
         ["vtax-wire/src/protocol.rs", "vtax-wire/src/protocol/greeting.rs", "vtax-tune/src/order.rs"];
@@ -246,7 +246,7 @@ fn texts_of_agents_are_foreign() {
     assert_eq!(plain_texts(&syn::parse_file(text).expect("Rust").items), ["name", "text"]);
 }
 
-/// The fields whose types have a `String` in them.
+/// Returns the fields whose types contain a `String`.
 fn plain_texts(items: &[Item]) -> Vec<String> {
     let structs = items.iter().filter_map(|item| match item {
         Item::Struct(item) => Some(&item.fields),

@@ -12,7 +12,7 @@ use std::{
     process, ptr, slice, thread,
 };
 
-// Links its C++ part.
+// This crate links libFuzzer's C++ part.
 use libfuzzer_sys as _;
 
 use crate::{LENGTH_MOST, inputs::Corpus};
@@ -27,8 +27,8 @@ thread_local! {
 }
 
 unsafe extern "C" {
-    /// Entry point of libFuzzer (`FuzzerDriver.cpp`). It may change the pointers; it ends the process unless the
-    /// arguments request nothing.
+    /// Entry point of libFuzzer (`FuzzerDriver.cpp`). It may change the pointers. It ends the process, except with
+    /// arguments that request nothing.
     fn LLVMFuzzerRunDriver(
         count: *mut c_int,
         arguments: *mut *mut *mut c_char,
@@ -36,7 +36,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The C++ part of the crate libfuzzer-sys has a `main`, which isn't linked in, and refers to this symbol.
+/// The C++ part of the crate libfuzzer-sys has a `main`, which is not linked in but refers to this symbol.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 extern "C" fn rust_fuzzer_test_input(_: *const u8, _: usize) -> c_int {
@@ -47,7 +47,7 @@ extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
     // SAFETY: libFuzzer passes this number of bytes. It may be zero, possibly with a null pointer.
     let input = if length == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes, length) } };
     let ended = panic::catch_unwind(|| TARGET.with(|target| target.get().map(|target| target(input))));
-    // libFuzzer saves the input at a signal.
+    // libFuzzer saves the input when the process aborts.
     if ended.is_err() {
         process::abort();
     }
@@ -61,7 +61,7 @@ pub(crate) fn run(corpus: &Corpus, target: impl Fn(&[u8]) + 'static) {
     }
     TARGET.with(|cell| assert!(cell.set(Box::new(target)).is_ok(), "one target in a process"));
     let mut arguments = [vec![again()], defaults(corpus), wanted].concat();
-    // To merge, libFuzzer starts itself once more and then names the directories.
+    // To merge, libFuzzer restarts itself and then passes the directories itself.
     if arguments[1..].iter().all(|argument| argument.starts_with('-')) {
         let merges = arguments.iter().any(|argument| argument == MERGE);
         arguments.extend(folders(corpus, merges));
@@ -100,7 +100,7 @@ fn folders(corpus: &Corpus, merges: bool) -> Vec<String> {
     write(&corpus.seeds, &seeds);
     let mut folders = vec![found, seeds];
     if merges {
-        // The seeds are in the code, so only inputs that reach more than they do should be kept.
+        // The seeds are in the code, so the merge keeps only inputs that reach more code than they do.
         let merged = corpus.scratch("merged");
         write(&corpus.seeds, &merged);
         folders.insert(0, merged);

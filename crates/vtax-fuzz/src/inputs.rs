@@ -25,14 +25,14 @@ impl Corpus {
         Path::new(ROOT).join("tests/corpus").join(&self.name)
     }
 
-    /// Returns the directory for inputs that aren't in the repository.
+    /// Returns a directory for inputs that are not in the repository.
     pub(crate) fn scratch(&self, what: &str) -> PathBuf {
         let folder = Path::new(ROOT).join("target/fuzz").join(what).join(&self.name);
         fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         folder
     }
 
-    /// Returns the files of the directory in the order of their names. A target may have none.
+    /// Returns the contents of the corpus files, in the order of their names. A target may have none.
     #[cfg(not(fuzzing))]
     pub(crate) fn files(&self) -> Vec<Vec<u8>> {
         let Ok(entries) = fs::read_dir(self.folder()) else { return Vec::new() };

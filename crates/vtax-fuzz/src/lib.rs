@@ -18,7 +18,7 @@
 //! An input fails if it makes the target panic, takes longer than [`SLOW`] or takes more memory than [`MEMORY_MOST`].
 //! The message names the file with the input.
 
-// Only libFuzzer's interface needs it.
+// Only libFuzzer's interface needs unsafe code.
 #![cfg_attr(not(fuzzing), forbid(unsafe_code))]
 
 #[cfg(fuzzing)]
@@ -39,18 +39,18 @@ use std::time::Duration;
 
 /// Time for which `cargo test` tries a target; `VTAX_FUZZ_SECONDS` overrides it.
 pub const SECONDS: f64 = 1.6;
-/// Limit on the CPU time of one input. The tests aren't optimized and the machine may be busy, so that is far more than
-/// any input needs.
+/// Limit on the CPU time of one input. It is far more than any input needs, because tests are not optimized and the
+/// machine may be busy.
 pub const SLOW: Duration = Duration::from_secs(2);
 /// Limit on the memory of the process.
 pub const MEMORY_MOST: u64 = 2 << 30;
-/// Limit on an input's length. Longer inputs find nothing that shorter ones don't, and take longer.
+/// Limit on the length of an input. Longer inputs find nothing that shorter ones do not, and take longer.
 pub const LENGTH_MOST: usize = 32 << 10;
 
 /// Tests a target with `seeds`, the corpus `name`, and mutations of these.
 ///
-/// The target returns whether it has understood an input. It must understand the seeds: mutations of inputs that are
-/// refused immediately find nothing.
+/// The target returns `Some` if it has understood an input. It must understand the seeds, because mutations of inputs
+/// that are refused immediately find nothing.
 ///
 /// # Panics
 /// If an input fails, or if a seed is not understood.
@@ -65,7 +65,7 @@ pub fn fuzz<Seed: AsRef<[u8]>>(name: &str, seeds: &[Seed], target: impl Fn(&[u8]
     });
 }
 
-/// Like [`fuzz`], with texts. Input that is not text counts as not understood.
+/// Like [`fuzz`], for targets that read text. Input that is not text counts as not understood.
 ///
 /// # Panics
 /// As for [`fuzz`].

@@ -74,7 +74,7 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     bytes.splice(at..at, piece.iter().copied());
 }
 
-/// Returns a random length. Short ones are more frequent.
+/// Returns a random length; short lengths are more frequent.
 fn length(random: &mut Xoshiro256PlusPlus) -> usize {
     let most = 1 << random.random_range(0..8);
     random.random_range(1..=most)
@@ -85,7 +85,7 @@ fn piece<'a>(of: &'a [u8], random: &mut Xoshiro256PlusPlus) -> &'a [u8] {
     &of[at..(at + length(random)).min(of.len())]
 }
 
-/// Replaces the number that begins there, or the next one.
+/// Replaces the number at this position, or the next one.
 fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Xoshiro256PlusPlus) {
     let Some(begin) = (at..bytes.len()).find(|place| bytes[*place].is_ascii_digit()) else { return };
     let end = (begin..bytes.len()).find(|place| !bytes[*place].is_ascii_digit()).unwrap_or(bytes.len());

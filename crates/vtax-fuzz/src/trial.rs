@@ -30,7 +30,8 @@ fn limit() -> Duration {
     Duration::from_secs_f64(wanted.unwrap_or(SECONDS))
 }
 
-/// Each run tries other inputs. A failing input is saved, so the seed need not be reproducible.
+/// Returns a random seed, so that each run tries other inputs. It need not be reproducible, because a failing input is
+/// saved.
 fn random_seed() -> [u8; 32] {
     let mut seed = [0; 32];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).expect("the kernel has randomness");
@@ -59,13 +60,13 @@ impl<F: Fn(&[u8])> Trial<'_, F> {
     }
 }
 
-/// Returns the CPU time of this thread, which excludes other activity of the machine.
+/// Returns the CPU time of this thread, which excludes all other activity on the machine.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Writes an input to a file.
+/// Saves a failing input to a file, and returns the file's path.
 pub(crate) fn keep(corpus: &Corpus, input: &[u8]) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Detection of inputs that never end or exhaust the memory, which the target itself cannot report.
+//! Detection of inputs that never end or that exhaust the memory, which the target itself cannot report.
 
 use std::{
     fs, process,
@@ -12,7 +12,7 @@ use std::{
 
 use crate::{MEMORY_MOST, inputs::Corpus, trial::keep};
 
-/// Wall-clock time that an input may take before the whole process is ended.
+/// Wall-clock time that an input may take before the process is aborted.
 const ENDLESS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 

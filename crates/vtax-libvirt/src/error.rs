@@ -1,4 +1,4 @@
-//! Why a domain of libvirt can't be an end, or can't be imported.
+//! Errors for a libvirt domain that cannot be an endpoint, or cannot be imported.
 
 use std::{io, time::Duration};
 
@@ -9,7 +9,7 @@ use super::{
     xml::XmlError,
 };
 
-/// Reason why a domain of libvirt can't be an endpoint, or can't be imported.
+/// Reason why a libvirt domain cannot be an endpoint, or cannot be imported.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum LibvirtError {
     #[error(
@@ -59,14 +59,14 @@ impl LibvirtError {
         }
     }
 
-    /// Returns true if the user's input is at fault, and not the host.
+    /// Returns true if the user's input is at fault rather than the host.
     pub fn is_of_input(&self) -> bool {
         use LibvirtError::{NoAddress, NoDomain, NoName, NotRunning};
         matches!(self, NoDomain { .. } | NoName { .. } | NotRunning { .. } | NoAddress { .. })
     }
 }
 
-/// Names the domains that there are, but at most 20 of them.
+/// Lists the existing domains, but at most 20 of them.
 fn there_is(names: &[ForeignText]) -> String {
     const MOST: usize = 20;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -84,7 +84,7 @@ fn mend(state: &ForeignText, domain: &ForeignText) -> String {
     }
 }
 
-/// `lease: none; arp: none; agent: QEMU guest agent is not configured`
+/// Returns the sources with their reasons: `lease: none; arp: none; agent: QEMU guest agent is not configured`.
 fn asked(sources: &[(AddressSource, ForeignText)]) -> String {
     let texts: Vec<String> = sources.iter().map(|(source, why)| format!("{source}: {why}")).collect();
     texts.join("; ")

@@ -9,24 +9,24 @@ use vtax_model::{foreign::ForeignText, run::DomainRecord, units::ByteSize};
 pub use self::disks::{LibvirtBootDevice, LibvirtDisk};
 use super::xml::{XmlError, child, number, owned, source_pci, text_of};
 
-/// A libvirt domain. Its texts come from a file that anybody may have written.
+/// A libvirt domain. Its texts come from a file that anyone may have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibvirtMachine {
     /// Text of `<name>`.
     pub name: ForeignText,
-    /// Its virtual CPUs.
+    /// Number of virtual CPUs.
     pub vcpus: u32,
-    /// RAM from `<memory>`, whatever its unit there.
+    /// RAM from `<memory>`, converted from the unit there.
     pub memory: ByteSize,
-    /// The kernel that it boots without a boot loader.
+    /// Kernel that the domain boots without a boot loader.
     pub boot: LibvirtBoot,
-    /// Its virtual NICs.
+    /// `<interface>` elements: the virtual NICs.
     pub links: Vec<LibvirtLink>,
     /// The `<disk>` elements, in the order of the XML.
     pub disks: Vec<LibvirtDisk>,
-    /// Boot device if it has no kernel.
+    /// Boot device if the domain has no kernel.
     pub boot_device: LibvirtBootDevice,
-    /// Other settings, each in a few words.
+    /// Other settings, each described in a few words.
     pub others: Vec<ForeignText>,
 }
 
@@ -41,19 +41,19 @@ pub struct LibvirtBoot {
 /// A virtual NIC.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LibvirtLink {
-    /// The kind of its `<interface>`: `bridge`, `network`, `direct` ….
+    /// Type of the `<interface>`: `bridge`, `network`, `direct` etc.
     pub kind: ForeignText,
-    /// The bridge, libvirt's network, or the link of the host below a macvtap.
+    /// The bridge, libvirt's network, or the host's link below a macvtap.
     pub source: Option<ForeignText>,
-    /// Its Ethernet address.
+    /// Ethernet address.
     pub mac: Option<ForeignText>,
     /// MTU in bytes, the `size` of `<mtu>`; `None` if the XML does not set it.
     pub mtu: Option<u32>,
     /// VLANs from `<vlan>`; empty without this element.
     pub vlans: LibvirtVlans,
-    /// The kind of the NIC, as `virtio`.
+    /// Model of the NIC, e.g. `virtio`.
     pub model: Option<ForeignText>,
-    /// Other settings, each in a few words.
+    /// Other settings, each described in a few words.
     pub others: Vec<ForeignText>,
 }
 
@@ -62,14 +62,14 @@ pub struct LibvirtLink {
 pub struct LibvirtVlans {
     /// VLAN whose frames are untagged in the domain.
     pub native: Option<u32>,
-    /// VLANs whose frames are tagged there.
+    /// VLANs whose frames are tagged in the domain.
     pub tagged: Vec<u32>,
 }
 
-/// Devices that are no loss: every domain of vtax has similar ones, or needs none.
+/// Devices that need not be reported as lost: every domain of vtax has similar ones, or does not need them.
 const USUAL: [&str; 9] =
     ["emulator", "controller", "input", "serial", "console", "memballoon", "audio", "video", "panic"];
-/// Devices with their own lines.
+/// Devices that are reported separately.
 const OWN: [&str; 2] = ["interface", "disk"];
 /// Elements of an `<interface>` that are read, and those that libvirt adds to each.
 const OF_INTERFACE: [&str; 9] = ["mac", "source", "model", "mtu", "vlan", "target", "alias", "address", "driver"];
@@ -99,7 +99,7 @@ impl LibvirtLink {
     fn of(interface: Node<'_, '_>) -> Result<LibvirtLink, XmlError> {
         let said = |name: &str, attribute: &str| child(interface, name).and_then(|child| owned(child, attribute));
         let kind = interface.attribute("type").unwrap_or_default();
-        // A network of libvirt has a bridge too while the domain runs.
+        // While the domain runs, a network of libvirt also has a bridge.
         let keys: &[&str] = if kind == "network" { &["network"] } else { &["bridge", "dev"] };
         let source = keys.iter().find_map(|key| said("source", key));
         let others = interface.children().filter(Node::is_element).map(|child| child.tag_name().name());
@@ -108,7 +108,7 @@ impl LibvirtLink {
         let driver = driver.filter(|attribute| attribute.name() != "name");
         let driver = driver.map(|attribute| format!("{}={}", attribute.name(), attribute.value()).into());
         let place = ["portgroup", "mode"].into_iter().filter_map(|key| Some((key, said("source", key)?)));
-        // A macvtap in the mode `bridge` is as a port of a switch.
+        // A macvtap in mode `bridge` corresponds to a port of a switch.
         let place = place.filter(|(key, value)| (kind == "direct" || *key != "mode") && *value != "bridge");
         let place = place.map(|(key, value)| format!("{key}={value}").into());
         Ok(LibvirtLink {
@@ -124,8 +124,8 @@ impl LibvirtLink {
 }
 
 impl LibvirtVlans {
-    /// A single tag applies to all frames. A trunk has several, one of which may apply to untagged frames
-    /// (<https://libvirt.org/formatdomain.html#setting-vlan-tag-on-supported-network-types-only>).
+    /// Reads the tags. A single tag applies to all frames. A trunk has several, one of which may apply to untagged
+    /// frames (<https://libvirt.org/formatdomain.html#setting-vlan-tag-on-supported-network-types-only>).
     fn of(vlan: Node<'_, '_>) -> Result<LibvirtVlans, XmlError> {
         let mut tags = Vec::new();
         for tag in vlan.children().filter(|tag| tag.has_tag_name("tag")) {
@@ -139,7 +139,7 @@ impl LibvirtVlans {
     }
 }
 
-/// `the PCI device 0000:af:00.0`, or `a device <graphics> of type vnc`.
+/// Describes a device: `the PCI device 0000:af:00.0`, or `a device <graphics> of type vnc`.
 fn other_device(device: &Node<'_, '_>) -> Option<ForeignText> {
     let name = device.tag_name().name();
     let is_special = match name {

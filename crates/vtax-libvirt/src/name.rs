@@ -5,20 +5,20 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use vtax_model::foreign::ForeignText;
 
-/// libvirt keeps a domain in a file of this name.
+/// libvirt stores a domain in a file of this name.
 const LONGEST: usize = 255;
 
 /// Name of a libvirt domain, written as `libvirt:web`.
 #[derive(Debug, Clone, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct LibvirtName(String);
 
-/// Text that names no libvirt domain.
+/// Text that is not the name of a libvirt domain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a libvirt domain; use libvirt:NAME, with a NAME that virsh list --all shows")]
 pub struct BadLibvirtName(ForeignText);
 
 impl LibvirtName {
-    /// Returns the name as libvirt has it.
+    /// Returns the name as libvirt uses it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

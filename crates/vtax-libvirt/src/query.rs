@@ -1,4 +1,4 @@
-//! Asks libvirt for one domain.
+//! Queries libvirt about one domain.
 
 use vtax_model::foreign::ForeignText;
 
@@ -24,7 +24,7 @@ impl DomainQuery<'_> {
         }
     }
 
-    /// The error of a question that virsh refused. That libvirt doesn't know the domain is an answer too.
+    /// Returns the error for a question that virsh refused. Not knowing the domain is also a refusal.
     fn refused(&self, refusal: VirshRefusal) -> LibvirtError {
         if !matches!(&refusal, VirshRefusal::Said(text) if text.contains("failed to get domain")) {
             return LibvirtError::refused(self.name, refusal);
@@ -41,8 +41,7 @@ impl DomainQuery<'_> {
     pub fn check_state(&self) -> Result<(), LibvirtError> {
         let state = self.virsh.ask(Question::State(self.name));
         let state = state.map_err(|refusal| LibvirtError::refused(self.name, refusal))?.trim().to_owned();
-        // Some versions of libvirt report `idle` for a running domain that is currently doing
-        // nothing.
+        // Some versions of libvirt report `idle` for a running domain that is currently doing nothing.
         match ["running", "idle"].contains(&state.as_str()) {
             true => Ok(()),
             false => Err(LibvirtError::NotRunning { domain: self.name.into(), state: state.into() }),

@@ -1,8 +1,8 @@
-//! Asks libvirt by its own program, `virsh`.
+//! Queries libvirt through its own program, `virsh`.
 //!
-//! With libvirt's C library vtax could not be a static binary, and libvirt's wire protocol is private. virsh uses the
-//! connection that the user has set (`LIBVIRT_DEFAULT_URI`, libvirt.conf). Every question but one goes over a read-only
-//! connection, which can't change anything.
+//! With libvirt's C library, vtax could not be a static binary, and libvirt's wire protocol is private. virsh uses the
+//! connection that the user has configured (`LIBVIRT_DEFAULT_URI`, libvirt.conf). All but one of the questions use a
+//! read-only connection, which cannot change anything.
 
 use std::{
     ffi::OsString,
@@ -14,17 +14,17 @@ use std::{
 
 use vtax_sys::deadline::{OutputError, output_within};
 
-/// Time that an answer may take: a guest's agent alone has 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
+/// Time limit of an answer: a guest's agent alone may take 5 s (libvirt's `QEMU_AGENT_WAIT_TIME`).
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question<'a> {
-    /// The names of all domains, a line each.
+    /// Names of all domains, one per line.
     Names,
     Xml(&'a str),
-    /// A domain's state, a word.
+    /// State of a domain, in one word.
     State(&'a str),
-    /// A domain's addresses, a line each.
+    /// Addresses of a domain, one per line.
     Addresses(&'a str, AddressSource),
     Versions,
 }
@@ -33,20 +33,20 @@ pub enum Question<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum AddressSource {
-    /// The DHCP server of libvirt's own networks.
+    /// DHCP server of libvirt's own networks.
     Lease,
-    /// The host's neighbours.
+    /// Neighbour table of the host.
     Arp,
-    /// QEMU's agent in the guest.
+    /// QEMU guest agent.
     Agent,
 }
 
 impl Question<'_> {
-    /// The arguments of virsh. Names come after `--`: else a name that begins with `-` would be an option.
+    /// Returns the arguments of virsh. Names follow `--`; otherwise, a name that begins with `-` would be an option.
     fn arguments(&self) -> Vec<&str> {
         let read_only = !matches!(self, Question::Addresses(_, AddressSource::Agent));
         let mut arguments = vec!["-q"];
-        // libvirt lets only a connection that may write talk to a guest's agent.
+        // libvirt allows communication with a guest's agent only on a connection with write access.
         arguments.extend(read_only.then_some("--readonly"));
         arguments.extend(match self {
             Question::Names => vec!["list", "--all", "--name"],
@@ -66,9 +66,9 @@ pub trait Virsh {
 #[derive(Debug)]
 pub enum VirshRefusal {
     NoProgram(io::Error),
-    /// virsh's own error message.
+    /// Error message of virsh.
     Said(String),
-    /// virsh didn't answer in time and was ended.
+    /// virsh did not answer in time and was killed.
     Silent(Duration),
 }
 
@@ -78,7 +78,7 @@ pub struct VirshProgram {
 }
 
 impl VirshProgram {
-    /// The one in the PATH.
+    /// Returns the virsh in the PATH.
     pub fn user() -> VirshProgram {
         VirshProgram { program: "virsh".into(), patience: PATIENCE }
     }
@@ -87,7 +87,7 @@ impl VirshProgram {
 impl Virsh for VirshProgram {
     fn ask(&self, question: Question<'_>) -> Result<String, VirshRefusal> {
         let mut command = Command::new(&self.program);
-        // vtax reads the words of virsh, so they must not be translated.
+        // vtax parses virsh's output, so it must not be translated.
         command.args(question.arguments()).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = output_within(&mut command, self.patience).map_err(|error| match error {
@@ -104,7 +104,7 @@ impl Virsh for VirshProgram {
     }
 }
 
-/// The errors of virsh in one line, without the word `error:`.
+/// Returns the errors of virsh in one line, without the word `error:`.
 pub fn words(text: &str) -> String {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("error: ")).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(": ")
@@ -112,12 +112,12 @@ pub fn words(text: &str) -> String {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The NIC's Ethernet address, in lower case.
+    /// Ethernet address of the NIC, in lower case.
     pub mac: String,
     pub address: IpAddr,
 }
 
-/// Reads lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, without addresses that can't be reached.
+/// Parses lines such as `vnet0 52:54:00:11:22:33 ipv4 192.0.2.2/24`, without addresses that cannot be reached.
 pub fn leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).filter(|lease| is_reachable(lease.address)).collect()
 }
@@ -131,13 +131,13 @@ fn lease(line: &str) -> Option<Lease> {
 fn is_reachable(address: IpAddr) -> bool {
     let of_its_link = match address {
         IpAddr::V4(address) => address.is_link_local(),
-        // A link-local address would need the name of the link too.
+        // A link-local address would also require the name of the link.
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
     !(of_its_link || address.is_loopback() || address.is_unspecified() || address.is_multicast())
 }
 
-/// The version of QEMU in `Running hypervisor: QEMU 10.0.2`.
+/// Returns the version of QEMU from `Running hypervisor: QEMU 10.0.2`.
 pub fn qemu_version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Running hypervisor: QEMU "));
     line.map(|version| version.trim().to_owned()).filter(|version| !version.is_empty())
@@ -151,13 +151,13 @@ mod tests {
 
     use super::*;
 
-    /// A virsh that is this script.
+    /// Creates a virsh that is this script.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, VirshProgram) {
         let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", "virsh"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
-        // A file that someone has open for writing can't be executed (ETXTBSY, execve(2)), and a child that another
-        // test starts at this moment inherits this program's open files until it executes its own program.
+        // A file that is open for writing cannot be executed (ETXTBSY, execve(2)), and a child that another test starts
+        // at this moment inherits this program's open files until it executes its own program.
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         (folder, VirshProgram { program: path.into(), patience })
@@ -174,7 +174,7 @@ mod tests {
             asked(Question::Addresses("web", AddressSource::Arp)),
             "C:-q --readonly domifaddr --full --source arp -- web\n"
         );
-        // libvirt refuses it over a read-only connection.
+        // libvirt refuses this question on a read-only connection.
         assert_eq!(
             asked(Question::Addresses("web", AddressSource::Agent)),
             "C:-q domifaddr --full --source agent -- web\n"

@@ -1,4 +1,4 @@
-//! Reads from a domain's XML what identifies a path (<https://libvirt.org/formatdomain.html>).
+//! Reads the properties of a domain that identify a path from its XML (<https://libvirt.org/formatdomain.html>).
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -13,7 +13,7 @@ use vtax_model::{
 
 use super::machine::LibvirtMachine;
 
-/// A domain with hundreds of devices has about 100 KiB.
+/// Size limit of the XML; a domain with hundreds of devices has about 100 KiB.
 const BYTES_MOST: usize = 4 << 20;
 const NODES_MOST: u32 = 100_000;
 
@@ -25,22 +25,23 @@ pub struct Described {
     pub machine: LibvirtMachine,
 }
 
-/// A NIC, or what may be one.
+/// A NIC, or a device that may be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XmlNic {
     pub facts: DomainNic,
-    /// libvirt's name of the NIC, as `net0`. The name of QEMU's backend is `host` followed by it.
+    /// libvirt's alias of the NIC, e.g. `net0`. The name of QEMU's backend is `host` followed by the alias.
     pub alias: Option<String>,
-    /// True if the XML leaves the backend of a virtio-net tap open: vhost, unless QEMU or the host couldn't use it.
+    /// True if the XML does not name the backend of a virtio-net tap: then it is vhost, unless QEMU or the host could
+    /// not use it.
     pub open: bool,
 }
 
-/// Why vtax doesn't understand the XML.
+/// Reason why vtax cannot read the XML.
 #[derive(Debug, thiserror::Error)]
 pub enum XmlError {
     #[error("{bytes} bytes of XML, more than the limit of {BYTES_MOST}")]
     Long { bytes: usize },
-    // It quotes the XML.
+    // The message quotes the XML.
     #[error("{}", ForeignText::from(.0.to_string()))]
     Broken(#[from] roxmltree::Error),
     #[error("its XML is a <{0}>, not a <domain>")]
@@ -53,7 +54,8 @@ pub enum XmlError {
     Hypervisor(ForeignText),
 }
 
-/// Reads what `virsh dumpxml` prints. Document types are refused, and so are all entities but the five of XML itself.
+/// Parses the output of `virsh dumpxml`. Document types are refused, and so are all entities except the five of XML
+/// itself.
 pub(crate) fn read(text: &str) -> Result<Described, XmlError> {
     if text.len() > BYTES_MOST {
         return Err(XmlError::Long { bytes: text.len() });
@@ -103,14 +105,14 @@ fn described(domain: Node<'_, '_>) -> Result<Described, XmlError> {
     Ok(Described { nics: nics.collect::<Result<_, _>>()?, record, machine })
 }
 
-/// The number of virtual CPUs that have the `cpuset` of `<vcpu>`.
+/// Returns the number of virtual CPUs to which the `cpuset` of `<vcpu>` applies.
 fn count_of(vcpus: Option<Node<'_, '_>>) -> u32 {
     let text = vcpus.and_then(|vcpus| vcpus.attribute("current").or(vcpus.text()));
     // Linux has at most 8192 CPUs.
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(1).min(8192)
 }
 
-/// The CPUs of each thread that is pinned.
+/// Returns the CPUs of each pinned thread.
 fn pins(
     tune: Option<Node<'_, '_>>,
     element: &'static str,
@@ -118,7 +120,7 @@ fn pins(
     everywhere: Option<&String>,
     count: u32,
 ) -> Result<BTreeMap<u32, ForeignText>, XmlError> {
-    // A few thousand vCPUs and a long list would be many times as much as the XML.
+    // With a few thousand vCPUs, copies of a long list would be many times as large as the XML.
     if let Some(cpus) = everywhere.filter(|cpus| cpus.len().saturating_mul(count as usize) > BYTES_MOST) {
         let value = cpus.chars().take(40).collect::<String>();
         return Err(XmlError::Value { what: "CPU list for this number of vCPUs", value: value.into() });
@@ -132,7 +134,7 @@ fn pins(
     Ok(pins)
 }
 
-/// libvirt prints KiB.
+/// Returns the memory size. libvirt prints KiB.
 fn memory(domain: Node<'_, '_>) -> Result<ByteSize, XmlError> {
     let Some(memory) = child(domain, "memory") else { return Err(XmlError::Missing("<memory>")) };
     let count: u64 = number(memory.text(), "amount of memory")?.unwrap_or_default();
@@ -148,7 +150,7 @@ fn memory(domain: Node<'_, '_>) -> Result<ByteSize, XmlError> {
     count.checked_mul(bytes).map(ByteSize).ok_or_else(value)
 }
 
-/// A device of the domain that may be its NIC.
+/// Returns the device if it is, or may be, a NIC of the domain.
 fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
     match device.tag_name().name() {
         "interface" => Some(interface(device)),
@@ -157,7 +159,7 @@ fn nic(device: Node<'_, '_>) -> Option<Result<XmlNic, XmlError>> {
     }
 }
 
-/// A PCI device that the guest drives itself. libvirt doesn't report whether it is a NIC.
+/// Returns a PCI device that the guest drives itself. libvirt does not report whether it is a NIC.
 fn handed_over(device: Node<'_, '_>) -> XmlNic {
     let (kind, method) = ("pci".to_owned(), Some(IoMethod::Assigned));
     let facts = DomainNic {
@@ -194,7 +196,7 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
         tx_ring: number(said("tx_queue_size"), "size of a ring")?,
         packed: said("packed") == Some("on"),
         mtu: child(interface, "mtu").map_or(Ok(None), |mtu| number(mtu.attribute("size"), "MTU"))?,
-        // The bridge or link to which the NIC is connected comes before the name of libvirt's network.
+        // The bridge or link of the NIC takes precedence over the name of libvirt's network.
         source: source
             .and_then(|source| ["bridge", "dev", "network", "path", "name"].iter().find_map(|name| owned(source, name)))
             .map(ForeignText::from),
@@ -206,7 +208,8 @@ fn interface(interface: Node<'_, '_>) -> Result<XmlNic, XmlError> {
     Ok(XmlNic { facts, alias: alias(interface), open })
 }
 
-/// `<interface type='hostdev'>` is for virtual functions only: libvirt sets their addresses by the NIC.
+/// Returns the method. `<interface type='hostdev'>` is only for virtual functions: libvirt sets their addresses through
+/// the NIC.
 fn method(kind: &str, model: Option<&str>) -> Option<IoMethod> {
     match (kind, model) {
         ("hostdev", _) => Some(IoMethod::SrIov),
@@ -236,7 +239,7 @@ fn has_tap(kind: &str) -> bool {
     ["network", "bridge", "direct", "ethernet"].contains(&kind)
 }
 
-/// `0000:3b:02.1` of `<source><address domain='0x0000' bus='0x3b' slot='0x02' function='0x1'/>`.
+/// Returns `0000:3b:02.1` for `<source><address domain='0x0000' bus='0x3b' slot='0x02' function='0x1'/>`.
 pub(super) fn source_pci(device: Node<'_, '_>) -> Option<String> {
     let address = at(device, &["source", "address"])?;
     let part = |name: &str| u32::from_str_radix(address.attribute(name)?.trim_start_matches("0x"), 16).ok();

@@ -1,4 +1,4 @@
-//! Costs of each test last time: long tests start first, and tests that mostly wait leave room for others.
+//! Costs of each test in the last run: long tests start first, and tests that mostly wait leave room for others.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -8,11 +8,11 @@ use super::{
     settings::{root, state},
 };
 
-/// As measured when the file was last committed.
+/// Costs that were measured when the file was last committed.
 const COMMITTED: &str = "tests/costs.tsv";
-/// As measured here, in the suite's state.
+/// Costs that were measured on this machine, in the suite's state directory.
 const MEASURED: &str = "costs.tsv";
-/// A test that took less is not worth a line.
+/// Minimum wall-clock time in seconds for which a test is listed.
 const SHORT: f64 = 1.0;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Cost {
         Cost { wall_seconds: end.wall.as_secs_f64(), cpu_seconds: end.cpu.as_secs_f64() }
     }
 
-    /// CPUs that were busy. A job that waits most of the time counts as a quarter of a CPU, because its work comes in
+    /// Returns the number of busy CPUs. A job that mostly waits counts as a quarter of a CPU, because its work comes in
     /// bursts.
     fn cpus(&self) -> f64 {
         const LEAST: f64 = 0.25;
@@ -38,7 +38,7 @@ impl Cost {
 }
 
 impl JobCosts {
-    /// Reads both files; what was measured here counts more.
+    /// Reads both files. Costs that were measured here override committed ones.
     pub(crate) fn read() -> Result<JobCosts, SuiteError> {
         let mut costs = JobCosts::default();
         for path in [root().join(COMMITTED), state().join(MEASURED)] {
@@ -50,17 +50,17 @@ impl JobCosts {
         Ok(costs)
     }
 
-    /// Seconds that a job takes.
+    /// Returns the seconds that a job is expected to take.
     pub(crate) fn wall_seconds(&self, job: &SuiteJob) -> f64 {
         self.0.get(&job.name).map_or(0.0, |cost| cost.wall_seconds)
     }
 
-    /// CPUs that a job keeps busy.
+    /// Returns the number of CPUs that a job is expected to keep busy.
     pub(crate) fn cpus(&self, job: &SuiteJob) -> f64 {
         job.cpus.or_else(|| self.0.get(&job.name).map(Cost::cpus)).unwrap_or(1.0)
     }
 
-    /// CPU seconds that were kept free for jobs that used less than was known of them.
+    /// Returns the CPU seconds that were reserved for jobs but not used by them.
     pub(crate) fn kept_free_in_vain(&self, ends: &[JobEnd]) -> f64 {
         let of = |end: &JobEnd| {
             let taken = Cost::of(end);
@@ -69,7 +69,7 @@ impl JobCosts {
         ends.iter().filter(|end| end.tests > 0 && !end.job.alone).map(of).sum()
     }
 
-    /// Adds what was measured and writes it for the next time.
+    /// Adds the measured costs, and writes them for the next run.
     pub(crate) fn save(mut self, ends: &[JobEnd]) -> Result<(), SuiteError> {
         for end in ends.iter().filter(|end| end.tests > 0 && end.passed()) {
             self.0.insert(end.job.name.clone(), Cost::of(end));
@@ -137,8 +137,8 @@ mod tests {
             wall: Duration::from_secs(wall),
             cpu: Duration::from_secs(cpu),
         };
-        // One and a half CPUs were reserved for 20 s, of which half a CPU was used; nothing for a job that has the
-        // machine to itself.
+        // One and a half CPUs were reserved for 20 s, of which half a CPU was used. Nothing is reserved for a job that
+        // has the machine to itself.
         assert_eq!(costs.kept_free_in_vain(&[ended("guessed", 20, 10, false), ended("guessed", 20, 10, true)]), 20.0);
         assert_eq!(costs.kept_free_in_vain(&[ended("guessed", 20, 40, false)]), 0.0);
         assert_eq!(costs.kept_free_in_vain(&[ended("unknown", 4, 1, false)]), 3.0);

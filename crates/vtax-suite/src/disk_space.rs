@@ -1,4 +1,4 @@
-//! True if a build fits on the disk. A linker that runs out of space ends by a bus error, after minutes.
+//! Checks that a build fits on the disk. When a linker runs out of space, it ends with a bus error, after minutes.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use nix::sys::statvfs::statvfs;
 use super::{error::SuiteError, settings};
 
 const GIB: u64 = 1 << 30;
-/// Size of `target` after the lints, the agent and all tests were built, plus what the tests' images take.
+/// Size of `target` after building the lints, the agent and all tests, plus the space for the tests' images.
 const FRESH: u64 = 8 * GIB;
-/// If most of it is there already.
+/// Space required if most of it has already been built.
 const BUILT: u64 = 3 * GIB;
 
-/// Refuses to start what would fill the disk.
+/// Returns an error if a build could fill the disk.
 pub(crate) fn check() -> Result<(), SuiteError> {
     let state = settings::state();
     let needed = if state.exists() { BUILT } else { FRESH };

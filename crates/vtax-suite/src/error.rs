@@ -1,11 +1,11 @@
-//! Errors that keep the suite from running.
+//! Errors that prevent the suite from running.
 
 use std::{
     fmt, io,
     path::{Path, PathBuf},
 };
 
-/// Why the suite cannot run, where, and what to do.
+/// Reason why the suite cannot run, the location, and a remedy.
 #[derive(Debug)]
 pub(crate) enum SuiteError {
     File { what: &'static str, path: PathBuf, error: io::Error },

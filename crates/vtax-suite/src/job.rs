@@ -2,21 +2,21 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-/// One test, one program of tests, or a command such as a linter.
+/// One test, one test program, or a command such as a linter.
 #[derive(Debug, Clone)]
 pub(crate) struct SuiteJob {
-    /// The part that it belongs to.
+    /// Name of the job's part of the suite.
     pub(crate) part: String,
-    /// Its name in tables and among the costs, e.g. `vtax/kernel labs::a_lab_comes_and_goes`.
+    /// Name in tables and in the list of costs, e.g. `vtax/kernel labs::a_lab_comes_and_goes`.
     pub(crate) name: String,
     pub(crate) command: Vec<OsString>,
     pub(crate) directory: PathBuf,
     pub(crate) environment: Vec<(String, OsString)>,
-    /// CPUs that it keeps busy, if that is known in advance.
+    /// CPUs that the job keeps busy, if known in advance.
     pub(crate) cpus: Option<f64>,
-    /// True if nothing else of the suite runs next to it.
+    /// True if no other job of the suite runs at the same time.
     pub(crate) alone: bool,
-    /// True if it is one test, which must report that it has passed.
+    /// True if the job is one test, which must report that it has passed.
     pub(crate) is_test: bool,
 }
 
@@ -24,14 +24,14 @@ pub(crate) struct SuiteJob {
 pub(crate) struct JobEnd {
     pub(crate) job: SuiteJob,
     pub(crate) result: Result<(), JobFailure>,
-    /// Tests that ran; none of a command.
+    /// Number of tests that passed; 0 for a command.
     pub(crate) tests: usize,
     pub(crate) wall: Duration,
     /// CPU time of the job and all its descendants.
     pub(crate) cpu: Duration,
 }
 
-/// Why a job counts as failed, with what it printed.
+/// Reason why a job counts as failed, with its output.
 #[derive(Debug)]
 pub(crate) struct JobFailure {
     pub(crate) reason: String,

@@ -2,10 +2,10 @@
 //!
 //! `cargo test` runs one test program after another, each with a fixed number of threads. Here all programs share one
 //! budget of CPUs: a job that mostly waits leaves room for others, and a test that judges figures has the machine to
-//! itself. Each job has a supervisor, which measures the CPU time of everything that the job starts and ends what it
-//! leaves behind. The parts, their tests and how much CPU time each may take are in `tests/suite.toml`.
+//! itself. Each job has a supervisor, which measures the CPU time of everything that the job starts and ends whatever
+//! the job leaves behind. The parts, their tests and the CPU time that each may take are in `tests/suite.toml`.
 //!
-//! cargo-nextest runs each test as a process, too, but knows no CPU time, and would have to be compiled first.
+//! cargo-nextest also runs each test as a process, but does not measure CPU time, and would have to be compiled first.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ fn run(parts: &[String]) -> Result<ExitCode, SuiteError> {
     let costs = JobCosts::read()?;
     let mut in_vain = 0.0;
     let mut ends = schedule::run(settings.preparations(), &costs)?;
-    // Tests of what could not be built would only be noise.
+    // Running tests that could not be built would only produce noise.
     if ends.iter().all(JobEnd::passed) {
         let directory = RunDirectory::make()?;
         ends.extend(schedule::run(programs::jobs(&settings, directory.as_ref())?, &costs)?);

@@ -17,14 +17,14 @@ use super::{
     settings::{SuitePart, SuiteSettings, root},
 };
 
-/// Tests that have the machine to themselves, a line each: `PROGRAM TEST`.
+/// File that lists the tests that have the machine to themselves, one line each: `PROGRAM TEST`.
 const ALONE: &str = "tests/alone.txt";
-/// Set for all tests: the suite decides which of them run at the same time.
+/// Environment variable of all tests: the suite decides which of them run at the same time.
 const RUNNER: &str = "VTAX_TEST_RUNNER";
-/// Set for a test that has the machine to itself.
+/// Environment variable of a test that has the machine to itself.
 const IS_ALONE: &str = "VTAX_TEST_ALONE";
 
-/// The jobs of all parts that run but those that build.
+/// Returns the jobs of all parts that run, except those that build.
 pub(crate) fn jobs(settings: &SuiteSettings, directory: Option<&RunDirectory>) -> Result<Vec<SuiteJob>, SuiteError> {
     let mut jobs = settings.commands();
     if settings.have_tests() {
@@ -40,12 +40,12 @@ pub(crate) fn jobs(settings: &SuiteSettings, directory: Option<&RunDirectory>) -
     Ok(jobs)
 }
 
-/// A program of tests, which is built.
+/// A test program that has been built.
 struct TestProgram {
     /// e.g. `vtax/kernel`.
     name: String,
     executable: PathBuf,
-    /// The directory of its package, where its tests run.
+    /// Directory of the package, where its tests run.
     directory: PathBuf,
 }
 
@@ -102,7 +102,7 @@ impl TestProgram {
         Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// The job of one test, or of all of them one after another.
+    /// Returns the job of one test, or of all tests in sequence.
     fn job(&self, part: &SuitePart, test: Option<&str>, alone: bool) -> SuiteJob {
         let mut command: Vec<OsString> = vec![self.executable.clone().into()];
         command
@@ -125,7 +125,7 @@ impl TestProgram {
     }
 }
 
-/// The file of tests that have the machine to themselves.
+/// Contents of the file that lists the tests that have the machine to themselves.
 struct Alone {
     path: PathBuf,
     tests: BTreeSet<String>,
@@ -140,7 +140,7 @@ impl Alone {
         Ok(Alone { tests: lines.map(str::to_owned).collect(), path, seen: BTreeSet::new() })
     }
 
-    /// Returns whether the test has the machine to itself.
+    /// Returns true if the test has the machine to itself.
     fn see(&mut self, program: &str, test: &str) -> bool {
         let name = format!("{program} {test}");
         let is_alone = self.tests.contains(&name);
@@ -150,7 +150,7 @@ impl Alone {
         is_alone
     }
 
-    /// A test that was renamed would run next to others.
+    /// Fails if a listed test does not exist: after renaming, it would run next to others.
     fn assert_all_seen(self) -> Result<(), SuiteError> {
         match self.tests.difference(&self.seen).next() {
             Some(test) => Err(SuiteError::Stale { path: self.path, test: test.clone() }),

@@ -1,4 +1,4 @@
-//! The run-time directory for labs of tests without their own.
+//! The run-time directory for labs of tests that have none of their own.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use super::error::SuiteError;
 
 /// Parent of each suite's directory, next to that of the user's labs.
 const ALL: &str = "/run/vtax-suite";
-/// The variable that passes it to vtax.
+/// Variable that passes the directory to vtax.
 const VARIABLE: &str = "VTAX_RUN";
 
 /// The directory of one suite. A lock on it distinguishes a running suite from a killed one.
@@ -26,15 +26,15 @@ pub(crate) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Removes leftovers of killed suites and creates a directory for this one. Returns none without privilege; tests
-    /// that need a directory then fail.
+    /// Removes leftovers of killed suites and creates a directory for this one. Returns `None` without privileges;
+    /// tests that need a directory then fail.
     pub(crate) fn make() -> Result<Option<RunDirectory>, SuiteError> {
         let all = Path::new(ALL);
         match fs::create_dir_all(all) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             made => made.map_err(SuiteError::file("create", all))?,
         }
-        // No suite creates its directory while another one looks for abandoned ones.
+        // This lock prevents other suites from creating a directory while this one searches for abandoned ones.
         let admission = File::open(all).and_then(|all| all.lock().map(|()| all));
         let _admission = admission.map_err(SuiteError::file("lock", all))?;
         for entry in fs::read_dir(all).map_err(SuiteError::file("read", all))?.flatten() {
@@ -46,7 +46,7 @@ impl RunDirectory {
         Ok(Some(RunDirectory { _lives: lives.map_err(SuiteError::file("lock", &path))?, path }))
     }
 
-    /// Returns the variable that passes it to a job.
+    /// Returns the variable that passes the directory to a job.
     pub(crate) fn variable(&self) -> (String, OsString) {
         (VARIABLE.into(), self.path.clone().into())
     }
@@ -66,8 +66,8 @@ fn remove_abandoned(path: &Path) {
     }
 }
 
-/// Takes down the labs in it. Leftovers that cannot be removed are reported and fail no test: each suite has another
-/// directory.
+/// Takes down the labs in the directory. Leftovers that cannot be removed are reported but fail no test, because each
+/// suite has a separate directory.
 fn remove(path: &Path) {
     #[derive(Deserialize)]
     struct Held {

@@ -1,4 +1,4 @@
-//! Runs jobs at the same time, as many as the machine's CPUs have room for.
+//! Runs as many jobs at the same time as the machine's CPUs have room for.
 
 use std::{
     env,
@@ -19,11 +19,11 @@ use super::{
     supervisor::{Report, SUPERVISE},
 };
 
-/// CPUs that all jobs together may exceed the machine's by: estimates are rough, and no job uses its share all the
-/// time.
+/// Number of CPUs by which all jobs together may exceed the machine: estimates are rough, and no job uses its share all
+/// the time.
 const SLACK: f64 = 0.3;
 
-/// Runs all jobs, the longest first, then those that have the machine to themselves. Prints each when it has ended.
+/// Runs all jobs, the longest first, then those that have the machine to themselves. Prints a line when a job ends.
 pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEnd>, SuiteError> {
     fs::create_dir_all(state()).map_err(SuiteError::file("create", &state()))?;
     jobs.sort_by(|a, b| a.alone.cmp(&b.alone).then(costs.wall_seconds(b).total_cmp(&costs.wall_seconds(a))));
@@ -48,7 +48,7 @@ pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEn
     Ok(ends)
 }
 
-/// CPUs that are free.
+/// CPUs that are free for further jobs.
 struct Room {
     cpus: f64,
     taken: f64,
@@ -60,7 +60,7 @@ impl Room {
         Room { cpus, taken: 0.0, jobs: 0 }
     }
 
-    /// Returns whether a job may begin. The first one always may.
+    /// Returns true if a job may start. The first one always may.
     fn has(&self, share: f64) -> bool {
         self.jobs == 0 || self.taken + share <= self.cpus + SLACK
     }
@@ -76,16 +76,16 @@ impl Room {
     }
 }
 
-/// CPUs that a job takes of the room.
+/// Returns the CPUs that a job occupies.
 fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
     if job.alone { room.cpus + SLACK } else { costs.cpus(job).min(room.cpus) }
 }
 
-/// Starts a job on its own thread, which sends how the job ended.
+/// Starts a job on a separate thread, which sends the outcome.
 fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
-        // The suite ends with the first error; then nobody receives.
+        // The suite ends with the first error; after that, there is no receiver.
         let _ = sender.send(carry_out(job, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
@@ -106,7 +106,7 @@ fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
     let output = String::from_utf8_lossy(&read(&log)?).into_owned();
     let reported = Report::parse(&String::from_utf8_lossy(&read(&report).unwrap_or_default()));
     for file in [log, report] {
-        // They are overwritten the next time.
+        // A file that cannot be removed is overwritten the next time.
         let _ = fs::remove_file(file);
     }
     let Report { cpu, left } = reported.unwrap_or(Report { cpu: Duration::ZERO, left: Vec::new() });
@@ -121,7 +121,7 @@ fn read(path: &Path) -> Result<Vec<u8>, SuiteError> {
     opened.map(|_| content).map_err(SuiteError::file("read", path))
 }
 
-/// `is_absent`: the job is one test, and has reported none.
+/// Decides whether a job passed. `is_absent` means that the job is one test but reported none.
 fn judge(status: ExitStatus, left: &[String], is_absent: bool, output: String) -> Result<(), JobFailure> {
     let reason = match (status.success(), left) {
         (true, []) if is_absent => "no test of this name ran".into(),
@@ -133,7 +133,7 @@ fn judge(status: ExitStatus, left: &[String], is_absent: bool, output: String) -
     Err(JobFailure { reason, output })
 }
 
-/// Tests that have passed, from lines such as `test result: ok. 17 passed; 0 failed`.
+/// Returns the number of passed tests, from lines such as `test result: ok. 17 passed; 0 failed`.
 fn passed(output: &str) -> usize {
     let results = output.lines().filter_map(|line| line.strip_prefix("test result: "));
     let count =

@@ -17,7 +17,7 @@ const FILE: &str = "tests/suite.toml";
 pub(crate) struct SuiteSettings {
     #[serde(rename = "part")]
     pub(crate) parts: Vec<SuitePart>,
-    /// All parts of the file: a test belongs to the first one that names it, whether that one runs or not.
+    /// All parts of the file: a test belongs to the first part that names it, whether or not that part runs.
     #[serde(skip)]
     all: Vec<SuitePart>,
 }
@@ -27,30 +27,30 @@ pub(crate) struct SuiteSettings {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuitePart {
     pub(crate) name: String,
-    /// The most CPU time that all its jobs together may take, in seconds.
+    /// Maximum CPU time that all its jobs together may take, in seconds.
     pub(crate) cpu_seconds: u64,
-    /// True if it runs if no part is named.
+    /// True if the part runs when no parts are named.
     #[serde(default = "SuitePart::is_default")]
     default: bool,
-    /// True if its commands run before all tests: they build what is tested.
+    /// True if its commands run before all tests, because they build what is tested.
     #[serde(default)]
     first: bool,
-    /// Commands, words separated by spaces.
+    /// Commands, each with its words separated by spaces.
     #[serde(default)]
     commands: Vec<String>,
     /// CPUs that each command keeps busy.
     #[serde(default = "SuitePart::one_cpu")]
     cpus: f64,
-    /// Programs that run as one process, as `PACKAGE/PROGRAM`; `*` stands for all that no part names.
+    /// Programs that run as one process, as `PACKAGE/PROGRAM`; `*` stands for all programs that no other part names.
     #[serde(default)]
     programs: Vec<String>,
-    /// Tests that are a process each, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`.
+    /// Tests that run as a separate process each, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`.
     #[serde(default)]
     tests: Vec<String>,
 }
 
 impl SuiteSettings {
-    /// Reads the file, and keeps the parts with these names, those that they need, or without names the default ones.
+    /// Reads the file, and keeps the named parts and those that they need; without names, the default parts.
     pub(crate) fn read(names: &[String]) -> Result<SuiteSettings, SuiteError> {
         let path = root().join(FILE);
         let text = fs::read_to_string(&path).map_err(SuiteError::file("read", &path))?;
@@ -66,38 +66,38 @@ impl SuiteSettings {
         }
         let is_named = |part: &SuitePart| if names.is_empty() { part.default } else { names.contains(&part.name) };
         let tests = all.iter().any(|part| is_named(part) && part.has_tests());
-        // Tests need what is built first.
+        // Tests need the parts that build.
         let runs = |part: &&SuitePart| is_named(part) || tests && part.first && part.default;
         Ok(SuiteSettings { parts: all.iter().filter(runs).cloned().collect(), all })
     }
 
-    /// The commands that run before all tests.
+    /// Returns the commands that run before all tests.
     pub(crate) fn preparations(&self) -> Vec<SuiteJob> {
         self.parts.iter().filter(|part| part.first).flat_map(SuitePart::command_jobs).collect()
     }
 
-    /// The other commands.
+    /// Returns the other commands.
     pub(crate) fn commands(&self) -> Vec<SuiteJob> {
         self.parts.iter().filter(|part| !part.first).flat_map(SuitePart::command_jobs).collect()
     }
 
-    /// The part of a program that runs as one process, e.g. `vtax/book`, if that part runs.
+    /// Returns the part of a program that runs as one process, e.g. `vtax/book`, if that part runs.
     pub(crate) fn part_of_program(&self, program: &str) -> Option<&SuitePart> {
         self.first(|part| part.programs.iter().any(|named| named == "*" || named == program))
     }
 
-    /// The part of a test that is a process, if that part runs.
+    /// Returns the part of a test that runs as a separate process, if that part runs.
     pub(crate) fn part_of_test(&self, program: &str, test: &str) -> Option<&SuitePart> {
         self.first(|part| part.tests.iter().any(|pattern| names(pattern, program, test)))
     }
 
-    /// The first part of the file for which this is so, if it must run.
+    /// Returns the first part of the file that fulfils the condition, if that part runs.
     fn first(&self, is_so: impl Fn(&SuitePart) -> bool) -> Option<&SuitePart> {
         let part = self.all.iter().find(|part| is_so(part))?;
         self.parts.iter().find(|chosen| chosen.name == part.name)
     }
 
-    /// Returns whether each test of this program is a process.
+    /// Returns true if each test of this program runs as a separate process.
     pub(crate) fn splits(&self, program: &str) -> bool {
         let of_program = |pattern: &String| pattern.split(' ').next() == Some(program);
         self.all.iter().any(|part| part.tests.iter().any(of_program))
@@ -143,7 +143,7 @@ fn names(pattern: &str, program: &str, test: &str) -> bool {
     }
 }
 
-/// The project's directory.
+/// Returns the project's directory.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -1,4 +1,4 @@
-//! Final summary: time per part against its budget, the slowest tests, failures.
+//! Final summary: time per part compared with its budget, the slowest tests, and failures.
 
 use std::{process::ExitCode, thread, time::Duration};
 
@@ -13,8 +13,8 @@ const SLOWEST: usize = 10;
 /// Share of the machine that may be reserved without being used before a hint is printed.
 const IN_VAIN: f64 = 0.05;
 
-/// Prints the summary. `elapsed` is the time since the suite started, and `in_vain` the CPU seconds that were kept free
-/// for nothing. Returns a failure if a job failed or a part took more CPU time than its budget.
+/// Prints the summary. `elapsed` is the time since the suite started, and `in_vain` the CPU seconds that were reserved
+/// but not used. Returns a failure if a job failed or a part took more CPU time than its budget.
 pub(crate) fn print(settings: &SuiteSettings, ends: &[JobEnd], elapsed: Duration, in_vain: f64) -> ExitCode {
     println!("\n{:<10} {:>6} {:>8} {:>8} {:>9}", "PART", "TESTS", "JOBS (s)", "CPU (s)", "BUDGET");
     let rows: Vec<Row> = settings.parts.iter().map(|part| Row::of(part, ends)).collect();
@@ -61,7 +61,7 @@ fn print_use(elapsed: Duration, cpu: Duration, in_vain: f64) {
 struct Row<'a> {
     name: &'a str,
     tests: usize,
-    /// The sum over its jobs, which run at the same time.
+    /// Sum over the part's jobs, which run at the same time.
     wall: Duration,
     cpu: Duration,
     budget: u64,

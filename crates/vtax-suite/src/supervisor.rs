@@ -1,5 +1,5 @@
-//! The parent of one job: it adopts every process that the job leaves without a parent, counts the CPU time of all, and
-//! ends those that outlive the job.
+//! The parent of one job. It adopts every process that the job leaves without a parent, measures the CPU time of all of
+//! them, and ends those that outlive the job.
 
 use std::{
     fs, io,
@@ -28,14 +28,15 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::error::SuiteError;
 
-/// Makes this program a supervisor: `--supervise REPORT PROGRAM [ARGUMENT...]`.
+/// Argument that makes this program a supervisor: `--supervise REPORT PROGRAM [ARGUMENT...]`.
 pub(crate) const SUPERVISE: &str = "--supervise";
 /// Time for a job's leftover processes to exit.
 const GRACE: Duration = Duration::from_secs(20);
-/// A job that takes longer hangs.
+/// Time after which a job counts as hung.
 const HANGS: Duration = Duration::from_secs(5_400);
 
-/// Report of a supervisor about its job: `MICROSECONDS`, and in further lines processes that had to be ended.
+/// A supervisor's report about its job: the CPU time in microseconds, then a line for each process that had to be
+/// ended.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Report {
     pub(crate) cpu: Duration,
@@ -69,7 +70,7 @@ pub(crate) fn supervise(words: &[String]) -> Result<ExitCode, SuiteError> {
     Ok(ExitCode::from(status.code().and_then(|code| code.try_into().ok()).unwrap_or_else(|| signalled(status))))
 }
 
-/// Reason to end a job early: the suite was asked to stop, or has exited.
+/// Reasons to end a job early: the suite was asked to stop, or has exited.
 struct Ending {
     suite: Pid,
     asked: Arc<AtomicBool>,
@@ -89,12 +90,12 @@ impl Ending {
     }
 }
 
-/// Exit status that a shell reports for a signal.
+/// Returns the exit status that a shell reports for a signal.
 fn signalled(status: ExitStatus) -> u8 {
     128 + u8::try_from(status.signal().unwrap_or(0)).unwrap_or(0)
 }
 
-/// Waits for the job, reaping what it orphans. Ends it if it hangs or the suite ends.
+/// Waits for the job, and reaps the processes that it orphans. Ends the job if it hangs or the suite ends.
 fn wait(child: &Child, ending: &Ending) -> (ExitStatus, Vec<String>) {
     let begun = Instant::now();
     let job = Pid::from_raw(child.id().try_into().expect("process ids are positive"));
@@ -127,7 +128,7 @@ fn reap() -> Reaped {
     }
 }
 
-/// Waits until all descendants have ended, and after a while ends them. Returns the names of those.
+/// Waits until all descendants have ended, and kills them after the grace period. Returns the names of the killed ones.
 fn end_all(grace: Duration) -> Vec<String> {
     let begun = Instant::now();
     let mut names = Vec::new();
@@ -138,7 +139,7 @@ fn end_all(grace: Duration) -> Vec<String> {
             Reaped::NoneEnded => thread::sleep(Duration::from_millis(20)),
         }
         if begun.elapsed() > grace {
-            // Their children become children of this process, and it is their turn then.
+            // Their children become children of this process, and are killed in a later pass.
             for pid in children() {
                 names.push(format!("{pid} {}", command_line(pid)));
                 let _ = kill(pid, Signal::SIGKILL);
@@ -155,7 +156,7 @@ fn children() -> Vec<Pid> {
     pids.map(Pid::from_raw).filter(|pid| parent(*pid) == Some(own)).collect()
 }
 
-/// The fourth field of its stat, proc_pid_stat(5). The second may have spaces and parentheses in it.
+/// Reads the fourth field of `stat` (proc_pid_stat(5)). The second may contain spaces and parentheses.
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -174,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// A supervisor reaps every child of its process, so that tests with children alternate.
+    /// A supervisor reaps every child of its process, so tests with children run one at a time.
     static CHILDREN: Mutex<()> = Mutex::new(());
 
     #[test]

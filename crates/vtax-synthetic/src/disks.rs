@@ -9,7 +9,7 @@ use vtax_model::{
 
 use super::{noise, row, study, times, where_missing};
 
-/// Rows, and their factors on the time of an I/O.
+/// Rows, and their factors on the response time.
 const ROWS: [(&str, f64); 5] = [
     ("native-disk", 1.0),
     ("virtio-blk", 1.31),
@@ -63,7 +63,7 @@ fn run(id: &str, title: &str, tests: &[String], rows: &[Row]) -> Run {
     run
 }
 
-/// Returns the path of the disks of each row.
+/// Returns the record of each row's disk path.
 pub(crate) fn records(study: &Study) -> Vec<DiskPathRecord> {
     if study.cells.iter().all(|cell| cell.disk().is_none()) {
         return Vec::new();
@@ -91,14 +91,14 @@ fn record(row: Row) -> DiskPathRecord {
     DiskPathRecord { method: row, disk: disk.as_str().into(), program: "fio-0.0-synthetic".into(), path }
 }
 
-/// Returns half a second of a disk.
+/// Returns half a second of figures of a disk.
 pub(crate) fn figures(test: &DiskTest, row: Row, jitter: f64, number: usize) -> Figures {
     let seconds = 0.5;
     let name = row.to_string();
     let slower = ROWS.iter().find(|(known, _)| *known == name).map_or(1.0, |(_, slower)| *slower) * jitter;
     let threads = f64::from(test.jobs.get());
     let bytes = test.block.get().0 as f64;
-    // More threads wait for each other.
+    // With more threads, each waits longer for the others.
     let mean_us = (55.0 + bytes / 1500.0) * slower * (1.0 + 0.06 * threads);
     let ios = (seconds * 1e6 / mean_us * threads * f64::from(test.depth.get())) as u64;
     let times = times(mean_us, number);
@@ -107,7 +107,7 @@ pub(crate) fn figures(test: &DiskTest, row: Row, jitter: f64, number: usize) -> 
     Figures::of_disk(&DiskReport { read: Some(report), write: None, cpu })
 }
 
-/// Only networks have paths.
+/// Returns the path of the baseline; only studies of networks have one.
 pub(crate) fn paths(study: &Study, of: fn(Row, vtax_model::units::Mtu) -> PathRecord) -> Vec<PathRecord> {
     study.cells[0].mtu().map(|mtu| of(study.baseline, mtu)).into_iter().collect()
 }

@@ -23,7 +23,7 @@ use vtax_stats::histogram::Histogram;
 pub use disks::{disks, files};
 pub use migrations::migrations;
 
-/// Reason why a synthetic run has no cells of disks.
+/// Panic message: the cell must be of a network.
 const OF_A_NETWORK: &str = "made-up runs are of networks";
 
 pub fn row(name: &str) -> Row {
@@ -35,7 +35,7 @@ pub fn built_in(id: &str) -> Run {
     of(study(id))
 }
 
-/// Returns a built-in study; of the demo, the part with host settings and all of its cells.
+/// Returns a built-in study; for the demo, the part with host settings and all of its cells.
 pub fn study(id: &str) -> Study {
     let text = include_str!("../../vtax-model/tests/data/plain.toml");
     match id {
@@ -49,7 +49,7 @@ pub fn of_text(text: &str) -> Run {
     of(Study::parse(Source { name: "synthetic.toml", text }).expect("a study"))
 }
 
-/// Returns a complete run of these rows of a built-in study, with nothing missing.
+/// Returns a complete run of these rows of a built-in study, without unavailable rows.
 pub fn whole(id: &str, rows: &[&str]) -> Run {
     let mut study = Study::built_in(id).expect("built in");
     let rows: Vec<Row> = rows.iter().map(|name| row(name)).collect();
@@ -81,7 +81,7 @@ fn where_missing(study: Study, unavailable: Vec<UnavailableRow>) -> Run {
     run
 }
 
-/// Returns the plan of a run about which nothing else matters.
+/// Returns the header of a run whose other properties do not matter.
 pub fn header(id: &str, started: &str) -> RunHeader {
     RunHeader { seed: 1, path_plan: None, ..RunHeader::plain(id.into(), started.into(), study("demo")) }
 }
@@ -96,7 +96,7 @@ pub fn sample(cell: usize, arm: Arm, round: u32) -> Sample {
     Sample { cell, arm, round, at: "2026-01-01T00:00:00Z".into(), figures }
 }
 
-/// Returns the figures of a run.
+/// Returns the analysis of a run.
 pub fn analyse(run: &Run) -> ResultDocument {
     let Ok(document) = vtax_model::analysis::analyse(run);
     document
@@ -163,7 +163,7 @@ fn take_round(run: &mut Run, round: u32) {
     let header = &run.header;
     let samples = header.turns(round).into_iter().map(|turn| {
         let cell = header.study.cells[turn.cell];
-        // One for each cell and arm of each round, whatever their position in the round.
+        // One number per cell and arm of each round, independent of the position in the round.
         let cells = round as usize * header.study.cells.len() + turn.cell;
         let number = cells * 2 + usize::from(turn.arm == Arm::APrime);
         let jitter = 1.0 + 0.04 * (noise(round, number) - 0.5);
@@ -177,7 +177,7 @@ fn take_round(run: &mut Run, round: u32) {
     run.samples.extend(samples.collect::<Vec<_>>());
 }
 
-/// Returns a value between 0 and 1, the same each time (splitmix64).
+/// Returns a value between 0 and 1, which is the same in each call (splitmix64).
 fn noise(round: u32, number: usize) -> f64 {
     let mut x = (u64::from(round) << 32 | number as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -205,7 +205,7 @@ fn slowdown(row: Row) -> f64 {
     }
 }
 
-/// Returns half a second of both endpoints on one machine.
+/// Returns half a second of figures of both endpoints, on one machine.
 fn figures(cell: &Cell, slower: f64, number: usize) -> Figures {
     let spec = cell.net().expect(OF_A_NETWORK).spec(&vtax_model::study::SamplingPlan {
         samples: 1,
@@ -233,7 +233,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let net = cell.net().expect(OF_A_NETWORK);
     let transport = if net.transport == Transport::Tcp { 1.0 } else { 0.94 };
     let TestOptions { burst, arrivals, interval, stages, .. } = net.options;
-    // A CPU without idle states needn't be woken.
+    // With idle states disabled, a CPU need not be woken.
     let base = if cell.instrument == Instrument::Path { 12.7 } else { 31.4 };
     let rtt_us = base * slower * transport * price(cell);
     let mbps = if net.mtu.get() > 1500 { 41_300.0 } else { 24_137.0 } * transport / slower;
@@ -244,7 +244,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     let transactions = if rr { (seconds * rate) as u64 } else { (seconds * mbps * 1e6 / 8.0 / 1472.0) as u64 };
     let file = FileReport { real: 3.2 * slower, user: 0.04 * slower, sys: 2.9 * slower, checksum: 0x5eed };
     let thread = ThreadCpu { user: 0.02, system: 0.3, waiting: 0.0, cpu: Some(0), cycles: None };
-    // Requests that were due while the previous one took its time.
+    // Requests wait while a previous one is being answered.
     let queued = if arrivals.is_some() { 1.7 } else { 1.0 };
     let mut end = EndReport {
         seconds,
@@ -272,7 +272,7 @@ fn end(cell: &Cell, slower: f64, number: usize) -> EndReport {
     end
 }
 
-/// Returns a quarter of it, plus or minus 1 %.
+/// Returns a slice with a quarter of the figures, plus or minus 1 %.
 fn slice(end: &EndReport, pass: u32, number: usize) -> Slice {
     let jitter = 1.0 + 0.02 * (noise(pass, number) - 0.5);
     let share = |total: u64| (total as f64 / 4.0 / jitter) as u64;
@@ -286,7 +286,7 @@ fn slice(end: &EndReport, pass: u32, number: usize) -> Slice {
     }
 }
 
-/// Factor of the sizes and options on a round trip.
+/// Returns the factor of the sizes and options on a round trip.
 fn price(cell: &Cell) -> f64 {
     let net = cell.net().expect(OF_A_NETWORK);
     let kind = match net.workload {
@@ -305,7 +305,7 @@ fn price(cell: &Cell) -> f64 {
     kind * engine * gap * (1.0 + 0.4 * f64::from(net.options.burst.get() - 1))
 }
 
-/// Returns a rate that rises at first, in equal intervals.
+/// Returns a time series in equal intervals, with a rate that rises at first.
 fn series(end: &EndReport, cell: &Cell, length: f64, number: usize) -> Vec<Interval> {
     let count = (end.seconds / length).round() as u32;
     let interval = |index: u32| {
@@ -345,7 +345,7 @@ fn stages(rtt_us: f64, number: usize) -> Stages {
     }
 }
 
-/// Returns a distribution around the mean with an ever thinner tail.
+/// Returns a distribution around the mean with a thinning tail.
 fn times(mean_us: f64, number: usize) -> Histogram {
     let mut histogram = Histogram::new();
     for i in 0..2000u32 {

@@ -8,7 +8,7 @@ use vtax_model::{
 
 use super::{study, where_missing};
 
-/// Returns a complete run of some rows of the built-in study.
+/// Returns a complete run with some of the built-in study's rows and cells.
 pub fn migrations() -> Run {
     let mut study = study("migration");
     let is_kept = |row: &Row| match row {
@@ -25,7 +25,7 @@ pub fn migrations() -> Run {
     run
 }
 
-/// Returns one migration.
+/// Returns the figures of one migration.
 pub(crate) fn figures(test: &MigrationCell, row: Row, jitter: f64) -> Figures {
     let way = match row {
         Row::Migration(way) => way,

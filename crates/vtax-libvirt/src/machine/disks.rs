@@ -8,29 +8,30 @@ use super::super::xml::{at, child, owned, source_pci};
 /// A `<disk>` element of the domain's XML.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LibvirtDisk {
-    /// Its name in the domain, as `vda`.
+    /// Name in the domain, e.g. `vda`.
     pub target: Option<ForeignText>,
     /// Kind of device: `disk`, `cdrom`, `floppy` or `lun`.
     pub device: ForeignText,
-    /// Source, in a few words: the path of a file or a block device, `the NVMe controller 0000:01:00.0`.
+    /// Source, described in a few words: the path of a file or a block device, or e.g. `the NVMe controller
+    /// 0000:01:00.0`.
     pub source: Option<ForeignText>,
-    /// The format, if a file is behind it that isn't encrypted.
+    /// Image format, if the source is an unencrypted file.
     pub file_format: Option<ForeignText>,
-    /// True if a file or a block device of the host is behind it.
+    /// True if the source is an unencrypted file or block device of the host.
     pub is_local: bool,
-    /// Other settings, each in a few words.
+    /// Other settings, each described in a few words.
     pub others: Vec<ForeignText>,
 }
 
 /// Boot device of a domain without a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LibvirtBootDevice {
-    /// Nothing that its XML names.
+    /// No bootable device in the XML.
     #[default]
     Nothing,
-    /// The disk with this place among its disks.
+    /// Index of a disk among the domain's disks.
     Disk(usize),
-    /// Something else, in a few words.
+    /// Another device, described in a few words.
     Other(ForeignText),
 }
 
@@ -43,7 +44,7 @@ impl LibvirtDisk {
         let kind = disk.attribute("type").unwrap_or("file");
         let encrypted = child(disk, "encryption").or_else(|| at(disk, &["source", "encryption"]));
         let driver = child(disk, "driver");
-        // libvirt doesn't guess a format: without one, a file is raw.
+        // libvirt does not guess formats: a file without one is raw.
         let format = driver.and_then(|driver| owned(driver, "type")).unwrap_or_else(|| "raw".to_owned());
         let source = child(disk, "source").and_then(|source| source_of(disk, source, kind));
         LibvirtDisk {
@@ -79,7 +80,7 @@ fn source_of(disk: Node<'_, '_>, source: Node<'_, '_>, kind: &str) -> Option<Str
     }
 }
 
-/// Returns its settings other than its source.
+/// Returns the disk's settings other than its source.
 fn others(disk: Node<'_, '_>) -> Vec<ForeignText> {
     let attributes = ["sgio", "rawio", "snapshot"];
     let of_disk = attributes.into_iter().filter_map(|key| Some(format!("{key}={}", disk.attribute(key)?)));
@@ -94,8 +95,8 @@ fn others(disk: Node<'_, '_>) -> Vec<ForeignText> {
     of_disk.chain(driver).chain(elements).map(ForeignText::from).collect()
 }
 
-/// The device that is tried first. `<boot order=…>` of the devices excludes `<boot dev=…>` of the domain, whose default
-/// is `hd`: the first of the disks.
+/// Returns the device that is tried first. If devices have `<boot order=…>`, `<boot dev=…>` of the domain is not used;
+/// the latter's default is `hd`, the first disk.
 pub(super) fn boot_device(domain: Node<'_, '_>, devices: &[Node<'_, '_>], disks: &[LibvirtDisk]) -> LibvirtBootDevice {
     let mut ordered: Vec<_> = devices.iter().filter_map(|device| Some((order(*device)?, *device))).collect();
     ordered.sort_by_key(|(order, _)| *order);
@@ -136,7 +137,7 @@ fn other(what: &str) -> LibvirtBootDevice {
     LibvirtBootDevice::Other(what.to_owned().into())
 }
 
-/// A drive with nothing in it is skipped.
+/// Returns the first device that is not an empty drive.
 fn first_with_something(
     mut found: impl Iterator<Item = LibvirtBootDevice>,
     disks: &[LibvirtDisk],
@@ -148,7 +149,7 @@ fn first_with_something(
     found.find(has_something).unwrap_or_default()
 }
 
-/// libvirt sorts the disks of a bus by their names, `sdz` before `sdaa`.
+/// Returns the first disk of a bus. libvirt sorts a bus by the names of its disks, `sdz` before `sdaa`.
 fn first_of_bus(places: Vec<usize>, elements: &[&Node<'_, '_>]) -> Option<usize> {
     let said = |place: usize, key: &str| child(*elements[place], "target")?.attribute(key);
     let bus = said(*places.first()?, "bus");

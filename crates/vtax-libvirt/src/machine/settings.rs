@@ -1,11 +1,11 @@
-//! Settings of a domain that no other manager takes over: each is listed in a few words.
+//! Settings of a domain that no other domain manager can take over, each described in a few words.
 
 use roxmltree::Node;
 use vtax_model::{foreign::ForeignText, run::DomainRecord};
 
 use super::super::xml::{child, text_of};
 
-/// Elements of a domain that are carried over, that have their own lines, or that describe it only.
+/// Elements of a domain that are carried over, that are reported separately, or that only describe the domain.
 const OWN: [&str; 15] = [
     "name",
     "uuid",
@@ -24,10 +24,10 @@ const OWN: [&str; 15] = [
     "iothreadids",
 ];
 
-/// Features that every domain of vtax has, too.
+/// Features that every domain of vtax also has.
 const USUAL_FEATURES: [&str; 4] = ["acpi", "apic", "pae", "vmport"];
 
-/// Returns the lost settings of the domain itself, in addition to its devices'.
+/// Returns the settings of the domain itself that are lost, in addition to those of its devices.
 pub(super) fn settings(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<ForeignText> {
     let mut told = firmware(domain);
     told.extend(cpu(domain));
@@ -45,7 +45,7 @@ fn name<'a>(element: &Node<'a, '_>) -> &'a str {
     element.tag_name().name()
 }
 
-/// The name, the text and the attributes of an element: `quota 50000`, `hard_limit 6291456 KiB`.
+/// Returns the name, the text and the attributes of an element: `quota 50000`, `hard_limit 6291456 KiB`.
 fn described(element: Node<'_, '_>) -> String {
     let text = element.text().map(str::trim).filter(|text| !text.is_empty());
     let unit = element.attribute("unit");
@@ -95,7 +95,7 @@ fn cpu(domain: Node<'_, '_>) -> Vec<String> {
     told
 }
 
-/// Returns the placement of its threads and memory, and their share of the host.
+/// Returns the placement of the domain's threads and memory, and their share of the host.
 fn placement(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<String> {
     let (pinned, io) = (record.vcpu_pins.len(), record.io_pins.len());
     let mut told: Vec<String> = [
@@ -124,7 +124,7 @@ fn placement(domain: Node<'_, '_>, record: &DomainRecord) -> Vec<String> {
     told
 }
 
-/// Any other element: it isn't known whether it matters, so it is reported.
+/// Returns the setting of any other element, which is reported because it may matter.
 fn other(element: Node<'_, '_>) -> Vec<String> {
     let below = |what: &str| elements(element).map(|one| format!("{what} {}", described(one))).collect::<Vec<_>>();
     match name(&element) {
@@ -155,7 +155,7 @@ fn other(element: Node<'_, '_>) -> Vec<String> {
             None | Some("/machine") => Vec::new(),
             Some(partition) => vec![format!("its resource partition {partition}")],
         },
-        // libvirt makes these for a domain that runs.
+        // libvirt adds these to a running domain.
         "seclabel" if element.attribute("type") != Some("static") => Vec::new(),
         "launchSecurity" => {
             let kind = element.attribute("type").map(|kind| format!(" of type {kind}")).unwrap_or_default();

@@ -15,7 +15,7 @@ fn refused(text: &str) -> String {
     read(text).expect_err("refused").to_string()
 }
 
-/// The text with something else in it.
+/// Replaces a part of the text, which must contain it.
 fn with(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from}");
     text.replacen(from, to, 1)
@@ -145,7 +145,7 @@ fn vlans_are_those_of_one_tag_or_of_a_trunk() {
     assert!(refused(&text).contains("invalid VLAN `x` in its XML"));
 }
 
-/// Its stack usage doesn't grow with the depth.
+/// Regardless of depth, parsing must not exhaust the stack.
 #[test]
 fn deep_xml_is_read_or_refused() {
     let depth = 90_000;
@@ -159,7 +159,7 @@ proptest! {
         let _ = read(&text);
     }
 
-    /// A valid domain with a piece of it moved elsewhere.
+    /// A piece of a valid domain is copied elsewhere, or cut out.
     #[test]
     fn no_broken_domain_makes_the_reader_panic(from in 0..3000_usize, length in 0..200_usize, to in 0..3000_usize) {
         for text in [REAL, VHOST, KINDS] {
