@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_memory_exceeds_used_memory() {
+    fn cpu_time_that_was_reserved_but_not_used_is_counted() {
         let costs = JobCosts(parsed(Path::new("costs.tsv"), "guessed\t10.0\t15.0\n").expect("a line"));
         let ended = |name: &str, wall, cpu, alone| JobEnd {
             job: SuiteJob {
