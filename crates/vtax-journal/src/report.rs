@@ -1,11 +1,10 @@
-//! The result of undoing.
+//! Result of an undo.
 
 use std::iter::Sum;
 
 use crate::step::{Step, Undone};
 
-/// The result of undoing the steps of a journal or a batch. Those that an interrupted call
-/// has undone before count too.
+/// Result of undoing the steps of a journal or a batch, including those that an interrupted earlier call has undone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoReport {
     /// Steps whose change was there and was undone.
@@ -18,12 +17,12 @@ pub struct UndoReport {
     pub foreign: Vec<ForeignChange>,
 }
 
-/// Another program's change that replaced ours.
+/// Change by another program that replaced ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChange {
-    /// The step's description.
+    /// Description of the step.
     pub step: String,
-    /// The value found instead of the step's change.
+    /// Value found instead of the step's change.
     pub found: String,
 }
 
