@@ -7,13 +7,13 @@ use crate::step::{Step, Undone};
 /// Result of undoing the steps of a journal or a batch, including those that an interrupted earlier call has undone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoReport {
-    /// Steps whose change was there and was undone.
+    /// Number of steps whose change was found and undone.
     pub reverted: usize,
-    /// Steps that had nothing to undo.
+    /// Number of steps that had nothing to undo.
     pub already_gone: usize,
-    /// Steps whose change disappeared with the object that contained it.
+    /// Number of steps whose change disappeared with the object that contained it.
     pub contained: usize,
-    /// Steps whose change someone else has replaced by another, which was left as it is.
+    /// Changes by others that replaced those of steps, and were left unchanged.
     pub foreign: Vec<ForeignChange>,
 }
 

@@ -202,7 +202,7 @@ fn devices_plugged_into_an_exited_guest_no_longer_exist() {
 
 fn claimed(folder: &Path) -> (DeviceClaims, DeviceClaim) {
     let mut claim: DeviceClaim = serde_json::from_value(claim()).expect("a claim");
-    // No machine has a device there.
+    // This address exists on no machine.
     claim.device = "ffff:ff:1f.7".parse().expect("an address");
     (DeviceClaims::below(folder.join("devices")), claim)
 }
