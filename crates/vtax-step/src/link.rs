@@ -173,7 +173,7 @@ pub enum LinkRecipe {
     /// Link whose other end is a guest's NIC.
     #[strum(serialize = "tun")]
     Tap {
-        /// Pairs of queues, at least 1.
+        /// Number of queue pairs, at least 1.
         queues: u32,
     },
     /// Link with its own MAC address on top of another.
