@@ -158,7 +158,7 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     }
     let mut connection = connect_as(place, access).map_err(&doing)?;
     wait_if_busy(&mut connection, place).map_err(&doing)?;
-    // The last user to close the database writes the log into it, unless that user only reads.
+    // The last user who closes the database would write the log into it; a reader must not.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;
     // Sorting must not create a file.
     connection.pragma_update(None, "temp_store", "MEMORY").map_err(&doing)?;
