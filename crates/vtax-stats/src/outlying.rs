@@ -2,10 +2,10 @@
 //!
 //! Centre and scale are the median and the median absolute deviation (MAD), which a minority of outliers can't move:
 //! Iglewicz & Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993). By Bonferroni's inequality, each of m scores
-//! may exceed its threshold by chance with probability α/m. The scale of few units is itself uncertain: the MAD has 37
-//! % of the efficiency of the standard deviation (Rousseeuw & Croux, "Alternatives to the Median Absolute Deviation",
-//! Journal of the American Statistical Association 88, 1993), so the quantile is that of Student's t with 0.37 (n - 1)
-//! degrees of freedom.
+//! may exceed its threshold by chance with probability α/m. The scale of few units is itself uncertain: the MAD has
+//! 37 % of the efficiency of the standard deviation (Rousseeuw & Croux, "Alternatives to the Median Absolute
+//! Deviation", Journal of the American Statistical Association 88, 1993), so the quantile is that of Student's t with
+//! 0.37 (n - 1) degrees of freedom.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
 

@@ -21,7 +21,7 @@ use super::walsh::{WalshAverages, averages};
 use super::{LogDifference, Significance};
 
 const POWER: f64 = 0.8;
-/// Number of resampled studies, which determines the share of covered needs to one point.
+/// Number of resampled studies: the share of covered needs, four of five, then has a standard error of two points.
 const STUDIES: usize = 400;
 
 /// Returns the smallest difference that four of five studies of `pairs` rounds show, with log ratios drawn from these;

@@ -146,8 +146,8 @@ mod tests {
         judge_family(&[Comparison { tax, floor }], 1)[0]
     }
 
-    /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor was 110
-    /// % and no loss is larger than 100 %.
+    /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor was
+    /// 110 % and no loss is larger than 100 %.
     #[test]
     fn a_loss_of_99_9_percent_next_to_a_floor_of_110_percent_is_shown() {
         let floor = floor_of(&[0.3, 2.5, 0.4, 2.6, 0.5, 3.0, 0.4, 2.7, 1.0, 0.5, 2.6]);

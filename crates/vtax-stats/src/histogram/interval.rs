@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{COUNTERS, HIGHEST_NS, Histogram, HistogramError, MAX_COUNT, counter_of, rank, text, upper_edge, value_at};
 
-/// Histogram in which a thread records one interval after another, with the range and resolution of [`Histogram`]: 216
-/// KiB.
+/// Histogram in which a thread records one interval after another, with the range and resolution of [`Histogram`]:
+/// 216 KiB.
 #[derive(Clone, Debug)]
 pub struct IntervalHistogram {
     counts: Box<[u64]>,

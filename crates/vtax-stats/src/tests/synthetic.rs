@@ -86,8 +86,8 @@ impl Draws {
         }
     }
 
-    /// Returns the log ratios of `arms` arms to one baseline, round by round. All arms are equal except for noise of 2
-    /// %.
+    /// Returns the log ratios of `arms` arms to one baseline, round by round. All arms are equal except for noise of
+    /// 2 %.
     pub(crate) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: NoiseShape) -> Vec<Vec<f64>> {
         let mut of_arms = vec![Vec::with_capacity(rounds); arms];
         for _ in 0..rounds {

@@ -18,9 +18,9 @@ use vtax_sys::{
 use super::{NetStack, PortVlanSet};
 use crate::error::StepError;
 
-/// Times of an announcement and its repetitions after the guest starts to run here, those of QEMU's `announce-self`: 50
-/// ms after the first one, then 100 ms later each time, five in all. A frame may be lost, and the last of the guest's
-/// own frames may arrive from the other host after the first announcement.
+/// Times of an announcement and its repetitions after the guest starts to run here, those of QEMU's `announce-self`:
+/// 50 ms after the first one, then 100 ms later each time, five in all. A frame may be lost, and the last of the
+/// guest's own frames may arrive from the other host after the first announcement.
 const TIMES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(50),
