@@ -124,7 +124,7 @@ impl Registry {
         locked(&self.sessions).places.values().for_each(|place| place.outbox.waker().wake());
     }
 
-    /// Opens and closes what the table requires. Failures are retried at the next call.
+    /// Opens and closes ports and consoles as the table requires. Failures are retried at the next call.
     pub(crate) fn settle(&self) {
         let mut serving = locked(&self.serving);
         let closed = serving.leave();
@@ -203,7 +203,7 @@ impl Registry {
 }
 
 impl Serving {
-    /// Closes what is no longer in the table. Returns `true` if that includes a port.
+    /// Closes ports and consoles that are no longer in the table. Returns `true` if a port was closed.
     fn leave(&mut self) -> bool {
         let ports: BTreeSet<u16> = self.table.groups().map(|group| group.port).collect();
         let consoles: BTreeSet<_> = self.table.consoles().map(|console| (console.id, &console.domain)).collect();

@@ -72,7 +72,7 @@ pub struct ConsoleGroup {
     pub port: u16,
     /// Users permitted to use it.
     pub access: ConsoleAccess,
-    /// Its consoles, at least one; a table sorts them by number.
+    /// Consoles of the group, at least one; a table sorts them by number.
     pub consoles: Vec<Console>,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     step::Step,
 };
 
-/// A text that is not a batch number.
+/// Text that is not a batch number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid batch number `{0}`; use a whole number from 1")]
 pub struct BatchIdError(String);

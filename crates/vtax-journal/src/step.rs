@@ -44,7 +44,7 @@ pub trait Step: fmt::Debug + Serialize + DeserializeOwned {
         false
     }
 
-    /// Removes what all steps shared, e.g. a directory. Called when every step is undone, before the journal is
+    /// Removes objects that all steps shared, e.g. a directory. Called when every step is undone, before the journal is
     /// removed.
     fn finish(world: &mut Self::World) {
         let _ = world;
@@ -65,7 +65,7 @@ pub enum Undone {
     /// Neither the change nor the previous state was found: someone else has changed the object since. It was left
     /// unchanged, and nothing of ours is left.
     Foreign {
-        /// The value found, in words.
+        /// Value found, in words.
         found: String,
     },
 }

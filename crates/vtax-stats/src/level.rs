@@ -320,7 +320,7 @@ fn midranks(figures: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Fisher and Yates' shuffle, with bounded integers by Lemire (2019) without the rejection.
+/// Shuffles ranks (Fisher and Yates), with bounded integers by Lemire (2019) without the rejection.
 fn shuffle(ranks: &mut [f64], random: &mut impl Rng) {
     for last in (1..ranks.len()).rev() {
         let chosen = (u128::from(random.next_u64()) * (last as u128 + 1)) >> 64;

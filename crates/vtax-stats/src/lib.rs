@@ -6,8 +6,8 @@
 //! 1. [`Summary`]: a cell's mean and median with an interval.
 //! 2. [`PairedTax`]: the ratio of a cell to its baseline, from pairs measured in the same round, so that the machine's
 //!    drift from round to round cancels.
-//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice, i.e. the difference that the machine shows where
-//!    there is none. A shown difference within it has a warning.
+//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice, i.e. the difference that the machine shows
+//!    without a cause. A shown difference within it has a warning.
 //! 4. [`holm()`]: the correction for many simultaneous comparisons.
 //! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!

@@ -137,7 +137,7 @@ mod tests {
         NoiseFloor::of(&pairs, Confidence::P95).unwrap()
     }
 
-    /// One ratio in eleven rounds, with a jitter of `by`.
+    /// Returns one ratio for eleven rounds, with a jitter of `by`.
     fn steady(ratio: f64, by: f64) -> Vec<f64> {
         (0..11).map(|i| ratio * (1.0 + by * f64::from(i - 5) / 5.0)).collect()
     }

@@ -81,7 +81,7 @@ impl PartStep for TakeNic {
         site.at(at)?.set_mtu(at.link.as_str(), mtu.get()).map(|()| StepReceipt::default())
     }
 
-    /// A virtual function has no saved state: its link is removed with its driver.
+    /// Restores the link. That of a virtual function is not restored, because it is removed with its driver.
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let Some(was) = &self.was else { return Ok(Undone::Contained) };
         let wrong = StepError::kernel(self.device);
@@ -248,7 +248,7 @@ impl PartStep for LendVf {
         Ok(physical(*pf, Some(&self.at), site)?.check_vf(*index, set)?)
     }
 
-    /// A function that the plan created is removed with the other new functions of the NIC.
+    /// Releases the function. One that the plan created is removed with the other new functions of the NIC.
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let LentVf { pf, index, device, was, .. } = &*self.function;
         let Some(was) = was else { return Ok(Undone::Contained) };

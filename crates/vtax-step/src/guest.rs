@@ -69,7 +69,7 @@ impl PartStep for StartGuest {
         format!("{}{pins}: {}", self.describe(), command.join(" "))
     }
 
-    /// The guest outlives this process, as the namespaces do; undoing the journal ends it.
+    /// Starts the guest, which outlives this process, as the namespaces do; undoing the journal ends it.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let StartGuest { host, launch, pins } = self;
         directory::create_private(&launch.directory).map_err(StepError::file("create", &launch.directory))?;

@@ -20,7 +20,7 @@ pub trait PartStep {
     /// Executes the step. If it fails, it may be half done.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError>;
 
-    /// Checks what the kernel does not acknowledge.
+    /// Checks results that the kernel does not acknowledge.
     fn read_back(&self, site: &mut StepSite) -> Result<(), StepError> {
         let _ = site;
         Ok(())

@@ -186,7 +186,7 @@ impl PartStep for StartRelay {
         format!("{}: {} {}", self.describe(), self.program.display(), self.relay.arguments(&zone).join(" "))
     }
 
-    /// The program outlives this process, as the namespaces do; undoing the journal ends it.
+    /// Starts the program, which outlives this process, as the namespaces do; undoing the journal ends it.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let (zone, host) = (site.pin(&self.zone), site.namespace(&self.host)?);
         let mut said = site.nameless_file(&self.zone)?;

@@ -112,7 +112,7 @@ pub struct CreateTap {
     pub switch: String,
     pub mtu: Mtu,
     pub mark: String,
-    /// Its VLANs, if the switch isolates VLANs.
+    /// VLANs of the link, if the switch isolates VLANs.
     pub vlans: Option<PortVlanSet>,
     /// Permitted source addresses, if the switch checks them.
     #[serde(default)]
@@ -188,7 +188,7 @@ impl PartStep for LimitTap {
         stack.identity(through)
     }
 
-    /// The tap and its bucket are removed soon. Its frames must take the direct path before the other link is removed.
+    /// Restores the direct path of the tap's frames, then removes the other link. The tap and its bucket are removed next.
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let stack = site.own()?;
         if let Some(found) = stack.link(&self.tap)? {

@@ -136,7 +136,7 @@ pub(crate) fn replace(
     connection.execute(update, params![id, ANALYSIS_VERSION]).map(drop).map_err(doing)
 }
 
-/// Like [`replace`], unless another vtax has removed or extended the run.
+/// Does the same as [`replace`], unless another vtax has removed or extended the run.
 fn replace_if_complete(
     connection: &Connection,
     place: &StoreLocation,

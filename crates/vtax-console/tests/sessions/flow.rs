@@ -140,7 +140,7 @@ fn hostile_clients_leave_a_server_that_answers() {
         stream.set_write_timeout(Some(Duration::from_millis(50))).expect("a socket");
         let _ = stream.write_all(b"npluto\r\n");
         random.fill_bytes(&mut bytes);
-        // A few commands that request a response each, and whose responses nobody reads.
+        // Every second client sends commands that each request a response, which it never reads.
         if number % 2 == 0 {
             bytes.chunks_exact_mut(3).for_each(|three| three.copy_from_slice(&[255, 253, three[2]]));
         }

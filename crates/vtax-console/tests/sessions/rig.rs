@@ -204,7 +204,7 @@ impl Client {
         std::mem::take(&mut self.unread)
     }
 
-    /// Returns what was read but isn't part of an awaited text.
+    /// Returns the text that was read but isn't part of an awaited one.
     pub(crate) fn unread(&self) -> &str {
         &self.unread
     }

@@ -140,7 +140,7 @@ fn check_header(encoded: &[u8]) -> Result<&[u8], HistogramError> {
     Ok(rest.0)
 }
 
-/// A word >= 0 is the count of the next counter; a word -n skips n counters that are zero.
+/// Parses counters: a word >= 0 is the count of the next counter; a word -n skips n counters that are zero.
 fn read_counts(words: &[u8]) -> Result<SparseHistogram, HistogramError> {
     const PART: &str = "list of counters";
     let mut used = Vec::with_capacity(words.len().min(COUNTERS));
