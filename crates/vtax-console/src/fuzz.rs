@@ -51,7 +51,7 @@ fn read(bytes: &[u8]) -> Option<()> {
             Received::Nothing | Received::Break | Received::AreYouThere => {}
         }
     }
-    // A guest gets at most the two keys that the alternate break becomes, and a client at most as many bytes as it sends.
+    // A guest gets at most the two keys that the alternate break becomes, and a client no more bytes than it sends.
     assert!(sent <= 2 * keys && answered <= bytes.len());
     (keys + answered > 0).then_some(())
 }
