@@ -19,8 +19,8 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Opens the file for appending, and creates it if it doesn't exist. Only the user who runs the server can read it: a
-    /// guest's output may be secret.
+    /// Opens the file for appending, and creates it if it doesn't exist. Only the user who runs the server can read it:
+    /// a guest's output may be secret.
     pub(crate) fn open(path: &Path, most: u64) -> io::Result<ConsoleLog> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());

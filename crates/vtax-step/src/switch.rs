@@ -188,8 +188,8 @@ impl PartStep for LimitTap {
         stack.identity(through)
     }
 
-    /// Restores the direct path of the tap's frames, then removes the other link. The tap itself is removed soon, and its
-    /// bucket with it.
+    /// Restores the direct path of the tap's frames, then removes the other link. The tap itself is removed soon, and
+    /// its bucket with it.
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let stack = site.own()?;
         if let Some(found) = stack.link(&self.tap)? {
