@@ -1,4 +1,4 @@
-//! Hash of the live page's script, by which the page's policy allows it.
+//! Computes the hash of the live page's script, by which the page's policy allows it.
 
 use std::{env, fs, path::Path};
 

@@ -16,17 +16,18 @@ pub struct Bounds {
     pub choosing: usize,
     /// Maximum time that a session may be without a console.
     pub choosing_time: Duration,
-    /// Maximum time that a session may be without a keystroke. None: unlimited.
+    /// Maximum time that a session may be without a keystroke. `None`: unlimited.
     pub idle: Option<Duration>,
-    /// Bytes buffered for one session. If it doesn't read, further output of the guest is lost for it.
+    /// Maximum number of bytes buffered for one session. If it doesn't read, further output of the guest is lost for
+    /// it.
     pub output: usize,
-    /// Keystrokes buffered for a guest.
+    /// Maximum number of keystrokes buffered for a guest.
     pub input: usize,
     /// Maximum time that a guest waits for slow sessions, each time that it fills [`Bounds::output`].
     pub patience: Duration,
-    /// Time that keystrokes wait for a guest that doesn't read them, before they are lost.
+    /// Time for which keystrokes wait for a guest that doesn't read them, before they are lost.
     pub input_patience: Duration,
-    /// Maximum size of a console's log. It then becomes the older log, of which there is one.
+    /// Maximum size of a console's log. A full log is kept as the older log, of which there is only one.
     pub log: u64,
 }
 

@@ -26,13 +26,13 @@ use crate::{
     waker::Waker,
 };
 
-/// Interval at which the missing serial socket of a guest is looked for.
+/// Interval between attempts to connect to a missing serial socket.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Maximum number of bytes in one read from a guest.
 const CHUNK: usize = 16 << 10;
 
-/// With less space than this for a session, the guest waits: reading byte by byte would only cost time.
+/// Minimum space for a session; below it, the guest waits, because reading byte by byte would only cost time.
 const ROOM_LEAST: usize = 2048;
 
 /// Number that identifies a session on a console.
@@ -44,11 +44,11 @@ pub(crate) struct SeatId(pub(crate) u64);
 pub(crate) struct Hub {
     state: Mutex<State>,
     waker: Waker,
-    /// Set while the thread waits for sessions to read.
+    /// Set while the thread waits until sessions read.
     waits: AtomicBool,
     sessions_most: usize,
     input_most: usize,
-    /// Size of one read; with less space than this, nothing is read.
+    /// Maximum size of one read from the guest.
     chunk: usize,
     room_least: usize,
 }
@@ -72,7 +72,7 @@ struct Seat {
     outbox: Arc<Outbox>,
 }
 
-/// Returned if the console has reached its maximum number of sessions.
+/// Returned if the console has its maximum number of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AllTaken(pub(crate) usize);
 
@@ -107,12 +107,12 @@ impl Hub {
         })
     }
 
-    /// Returns true if the guest's serial socket is available.
+    /// Returns `true` if the guest's serial socket is available.
     pub(crate) fn is_online(&self) -> bool {
         locked(&self.state).online
     }
 
-    /// Changes the paths of the same console's socket and log.
+    /// Changes the paths of this console's socket and log.
     pub(crate) fn change(&self, console: &Console) {
         let mut state = locked(&self.state);
         if state.console != *console {
@@ -128,7 +128,7 @@ impl Hub {
         self.waker.wake();
     }
 
-    /// Adds a session: `greeting` is the last text that it reads before the guest's output.
+    /// Adds a session. `greeting` is the last text that it receives before the guest's output.
     pub(crate) fn attach(&self, session: SeatId, outbox: &Arc<Outbox>, greeting: &str) -> Result<(), AllTaken> {
         let mut state = locked(&self.state);
         if state.seats.len() >= self.sessions_most {
@@ -162,7 +162,7 @@ impl Hub {
         locked(&self.state).writes(session)
     }
 
-    /// Moves the session to the front of the queue, so that the previous writer is the next one.
+    /// Moves the session to the front of the queue, so that the previous writer is next in line.
     pub(crate) fn take_writing(&self, session: SeatId) {
         let mut state = locked(&self.state);
         let Some(place) = state.seats.iter().position(|seat| seat.session == session) else { return };
@@ -174,13 +174,13 @@ impl Hub {
         state.seats.insert(0, seat);
     }
 
-    /// Takes a session's keystrokes for the guest.
+    /// Accepts a session's keystrokes for the guest.
     pub(crate) fn send(&self, session: SeatId, keys: &[u8]) -> Sent {
         let mut state = locked(&self.state);
         if !state.writes(session) {
             return Sent::ReadOnly;
         }
-        // A guest that is started later must not get keystrokes meant for another one.
+        // Discarded, because a guest that is started later must not receive keystrokes meant for this one.
         if !state.online {
             return Sent::Taken(keys.len());
         }
@@ -193,7 +193,7 @@ impl Hub {
         Sent::Taken(count)
     }
 
-    /// Notes that a session has read something.
+    /// Notes that a session has read some of its output.
     pub(crate) fn has_read(&self) {
         if self.waits.load(Ordering::SeqCst) {
             self.waker.wake();
@@ -209,7 +209,7 @@ impl Hub {
                     told = false;
                     let log = open_log(&console, bounds, attendant);
                     self.set_online(true);
-                    // Whatever ended the line, the socket is looked for again.
+                    // Whatever ended the connection, the socket is looked for again.
                     let _ = Thread { hub: self, stream, log, patience: GuestPatience::new(bounds), attendant }.serve();
                     self.set_online(false);
                 }
@@ -223,7 +223,7 @@ impl Hub {
         }
     }
 
-    /// Returns the socket to connect to, or None when the console is closed.
+    /// Returns the console whose socket to connect to; `None` when the console is closed.
     fn wanted(&self) -> Option<Console> {
         let mut state = locked(&self.state);
         state.moved = false;
@@ -246,7 +246,7 @@ impl State {
         self.seats.first().is_some_and(|seat| seat.session == session)
     }
 
-    /// Returns how many of the guest's bytes fit everywhere, even if all of them must be doubled.
+    /// Returns the number of the guest's bytes that fit for every session, even if all of them must be doubled.
     fn room(&self) -> usize {
         self.seats.iter().filter_map(Seat::room).min().unwrap_or(usize::MAX)
     }
@@ -263,7 +263,7 @@ impl Seat {
     }
 }
 
-/// Returns true if the guest just isn't there, or currently serves another client.
+/// Returns `true` if the guest doesn't run, or currently serves another client.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound, WouldBlock};
     matches!(error.kind(), NotFound | ConnectionRefused | WouldBlock)
@@ -282,7 +282,7 @@ fn open_log(console: &Console, bounds: &Bounds, attendant: &dyn Attendant) -> Op
     opened.map_err(|why| attendant.hear(&ServerEvent::NoLog { file: file.clone(), why })).ok()
 }
 
-/// Runs a console's thread while the guest is there.
+/// Console's thread while the guest runs.
 struct Thread<'a> {
     hub: &'a Hub,
     stream: UnixStream,
@@ -293,11 +293,11 @@ struct Thread<'a> {
 
 /// Events to wait for.
 enum Turn {
-    /// The guest may write this many bytes; keystrokes are waiting for it or not.
+    /// The guest may write this many bytes. `has_input` is set if keystrokes are waiting for it.
     Open { room: usize, has_input: bool },
-    /// The guest must wait for sessions, for at most this long.
+    /// The guest must wait for sessions, at most for this time.
     Held { most: Duration, has_input: bool },
-    /// The line is no longer wanted.
+    /// The connection is no longer required.
     Over,
 }
 
@@ -310,7 +310,8 @@ impl Thread<'_> {
                 Turn::Open { room, has_input } => (room, PollFlags::IN | output(has_input), None),
                 Turn::Held { most, has_input } => (0, output(has_input), Some(most)),
             };
-            // Without flags the socket isn't polled: `poll` would always report that the guest is gone.
+            // Without flags the socket isn't polled, because `poll` would always report that the guest has
+            // disconnected.
             let asked = [(self.stream.as_fd(), flags)];
             let happened = self.hub.waker.wait(if flags.is_empty() { &[] } else { &asked }, timeout)?;
             let happened = happened.first().copied().unwrap_or(PollFlags::empty());
@@ -331,7 +332,7 @@ impl Thread<'_> {
         }
         let has_input = !state.input.is_empty();
         if state.room() < self.hub.room_least {
-            // Before the space is checked again, or else a session could read without waking this thread.
+            // Set before the space is checked again; otherwise a session could read without waking this thread.
             self.hub.waits.store(true, Ordering::SeqCst);
             match self.patience.wait(Instant::now()) {
                 Some(most) if state.room() < self.hub.room_least => return Turn::Held { most, has_input },
@@ -382,7 +383,7 @@ fn output(has_input: bool) -> PollFlags {
     if has_input { PollFlags::OUT } else { PollFlags::empty() }
 }
 
-/// Returns true if a call only needs to be repeated.
+/// Returns `true` if the call only needs to be repeated.
 pub(crate) fn is_momentary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,4 +1,5 @@
-//! State of a session, at the menu or on a console. Reads a client's bytes and produces the responses; does no I/O.
+//! State of a session, at the menu or on a console. Parses a client's bytes and produces the responses; performs no
+//! I/O.
 
 use std::{sync::Arc, time::Instant};
 
@@ -43,9 +44,9 @@ struct Attached {
     domain: Name,
     hub: Arc<Hub>,
     escapes: Escapes,
-    /// The next key answers whether to take write access.
+    /// Set if the next key answers the question about taking write access.
     confirms: bool,
-    /// The guest doesn't read, so keystrokes that don't fit are lost immediately.
+    /// Set if the guest doesn't read, so that excess keystrokes are lost immediately.
     ignores_keys: bool,
 }
 
@@ -74,7 +75,7 @@ impl Dialogue {
         }
     }
 
-    /// Reads nothing more, and ends the session when the client has read the rest.
+    /// Stops reading, and ends the session when the client has received the remaining output.
     pub(crate) fn end(&mut self, text: &str) {
         self.detach();
         self.at = At::Over;
@@ -90,25 +91,25 @@ impl Dialogue {
         if let At::Menu { since, .. } = &self.at { Some(*since) } else { None }
     }
 
-    /// Returns true if the client's keystrokes must wait: for space in front of the guest, or because it reads no
-    /// output.
+    /// Returns `true` if the client's keystrokes must wait: for space at the guest, or because the client doesn't read
+    /// its output.
     pub(crate) fn is_held(&self) -> bool {
         !self.held.is_empty() || self.choosing_since().is_some() && !self.outbox().has_space()
     }
 
-    /// Returns how many keystrokes wait for space in front of the guest.
+    /// Returns the number of keystrokes that wait for space at the guest.
     pub(crate) fn held_keys(&self) -> usize {
         self.held.len()
     }
 
-    /// Notes that the client has read something, so that the guest may write more.
+    /// Notes that the client has read some output, so that the guest may write more.
     pub(crate) fn has_read(&self) {
         if let At::Console(attached) = &self.at {
             attached.hub.has_read();
         }
     }
 
-    /// Returns true if this session must make room for others.
+    /// Returns `true` if this session must make room for others.
     pub(crate) fn is_ended(&self) -> bool {
         self.ticket.is_ended()
     }
@@ -131,8 +132,8 @@ impl Dialogue {
         }
     }
 
-    /// Handles a guest that had no space for keystrokes within the permitted time. From now on, what doesn't fit is
-    /// lost immediately until the guest reads, so that a user who pasted much text doesn't have to wait for `~.` all
+    /// Handles a guest that had no space for keystrokes within the permitted time. From now on, excess keystrokes are
+    /// lost immediately until the guest reads, so that a user who pasted a long text doesn't have to wait for `~.` all
     /// that time.
     pub(crate) fn give_up_keys(&mut self) {
         if let At::Console(attached) = &mut self.at {
@@ -227,7 +228,7 @@ impl Dialogue {
         self.outbox().say(&menu::prompt(&self.ticket.registry.host, &self.group));
     }
 
-    /// Attaches the client to a console. Returns true if that succeeded.
+    /// Attaches the client to a console. Returns `true` if that succeeded.
     fn connect(&mut self, member: &GroupMember) -> bool {
         let (domain, group) = (&member.console.domain, &self.group.name);
         let greeting =
@@ -322,7 +323,7 @@ impl Dialogue {
         self.send_held();
     }
 
-    /// Sends keystrokes that wait for space in front of the guest.
+    /// Sends keystrokes that wait for space at the guest.
     pub(crate) fn send_held(&mut self) {
         let At::Console(attached) = &mut self.at else { return self.held.clear() };
         if self.held.is_empty() {

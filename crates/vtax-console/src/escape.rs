@@ -1,5 +1,5 @@
-//! Escape sequences that control the server while all other keystrokes go to a console: `~` at the beginning of a line,
-//! and one more key.
+//! Escape sequences that control the server, while all other keystrokes go to a console: `~` at the beginning of a
+//! line, followed by another key.
 
 /// Meaning of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ enum At {
 }
 
 impl Escapes {
-    /// A new session is at the beginning of a line.
+    /// Returns the state of a new session, which is at the beginning of a line.
     pub(crate) fn new() -> Escapes {
         Escapes { at: At::LineStart }
     }

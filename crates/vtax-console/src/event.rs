@@ -14,14 +14,14 @@ pub trait Attendant: Send + Sync + 'static {
     /// Returns the reason why the break could not be sent.
     fn send_break(&self, domain: &Name) -> Result<(), ForeignText>;
 
-    /// Receives an event. Threads of the server wait in the meantime, so it must not call the server.
+    /// Receives an event. Threads of the server wait for this call, so it must not call the server.
     fn hear(&self, event: &ServerEvent);
 }
 
 /// Event of interest to the server's owner.
 #[derive(Debug)]
 pub enum ServerEvent {
-    /// Retried every second.
+    /// A port could not be opened. Retried every second.
     PortClosed {
         port: u16,
         why: io::Error,
@@ -29,17 +29,18 @@ pub enum ServerEvent {
     PortOpen {
         port: u16,
     },
-    /// Retried several times per second. A missing socket is not an event: the guest isn't there either.
+    /// A serial socket exists, but cannot be connected to. Retried several times per second. A missing socket is not an
+    /// event: the guest doesn't run.
     NoSerial {
         domain: Name,
         why: io::Error,
     },
-    /// The console is served without a log until the guest starts again.
+    /// A log could not be opened. The console is served without it until the guest starts again.
     NoLog {
         file: PathBuf,
         why: io::Error,
     },
-    /// Retried every second.
+    /// A thread could not be started. Retried every second.
     NoThread {
         domain: Name,
         why: io::Error,

@@ -27,7 +27,7 @@ const SEEDS: [&[u8]; 6] = [
     b"\xff\xfe\x01\xff\xfd\x01\xff\xfc\x03\xff\xfb\x03x",
 ];
 
-/// Sends every key of a client to a menu and to a console: which one it was meant for depends on the server.
+/// Interprets every key of a client both at a menu and on a console: which of them it is for depends on the server.
 fn read(bytes: &[u8]) -> Option<()> {
     let (mut decoder, mut escapes, mut line) = (Decoder::new(), Escapes::new(), MenuLine::default());
     let (mut keys, mut sent, mut answered) = (0, 0, 0);
@@ -51,7 +51,7 @@ fn read(bytes: &[u8]) -> Option<()> {
             Received::Nothing | Received::Break | Received::AreYouThere => {}
         }
     }
-    // A guest gets at most the two keys that the alternate break becomes, and a client at most what it sends.
+    // A guest gets at most the two keys that the alternate break becomes, and a client no more bytes than it sends.
     assert!(sent <= 2 * keys && answered <= bytes.len());
     (keys + answered > 0).then_some(())
 }

@@ -1,11 +1,12 @@
 //! Console server of logical domains: the serial console of each guest, on a TCP port of 127.0.0.1, over telnet.
 //!
-//! It knows nothing of domains: its owner passes it a [`ConsoleTable`], and a new one whenever consoles are added or
+//! It has no knowledge of domains: its owner passes it a [`ConsoleTable`], and a new one whenever consoles are added or
 //! removed. Each guest's serial socket accepts one connection. The server holds it, writes the console's log, and
 //! passes the output to all sessions. `docs/consoles.md` describes the user interface.
 //!
-//! One thread holds a console, one a session, one accepts new connections. All must wait for several things at the same
-//! time, so they only block in `poll`. A session that doesn't read is dropped, not waited for: see [`Bounds`].
+//! Each console and each session has a thread, and one thread accepts connections. All of them must wait for several
+//! things at the same time, so they only block in `poll`. A session that doesn't read loses output instead of delaying
+//! the others: see [`Bounds`].
 //!
 //! | module | purpose |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Line typed at the menu. The server echoes it, according to telnet's ECHO.
 
-/// Maximum length; no choice of the menu is as long.
+/// Maximum length of the line; no choice of the menu is as long.
 pub(crate) const LENGTH_MOST: usize = 64;
 
 const BELL: &str = "\x07";
@@ -15,9 +15,9 @@ pub(crate) struct MenuLine {
 /// Effect of a key on a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Edited {
-    /// This must be echoed.
+    /// Text to echo.
     Shown(String),
-    /// The line has ended, and is empty again.
+    /// The line has ended, and is now empty.
     Ended(String),
 }
 

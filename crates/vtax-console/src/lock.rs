@@ -1,8 +1,8 @@
-//! Locks for threads that never leave data half changed.
+//! Locks for threads that never leave data partially changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Acquires the lock. A thread that panicked while holding it must not end the others' sessions.
+/// Acquires the lock, even if a thread panicked while holding it: that must not end other sessions.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,8 +19,8 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Opens the existing file for appending. Only the user who runs the server can read it: a guest's output may be
-    /// secret.
+    /// Opens the file for appending, and creates it if it doesn't exist. Only the user who runs the server can read it:
+    /// a guest's output may be secret.
     pub(crate) fn open(path: &Path, most: u64) -> io::Result<ConsoleLog> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -33,7 +33,7 @@ impl ConsoleLog {
         &self.path
     }
 
-    /// Appends a guest's output. If it doesn't fit, the file becomes the older one.
+    /// Appends a guest's output. If the file has no room for it, that becomes the older log, and a new one begins.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
         let kept = &bytes[bytes.len().saturating_sub(usize::try_from(self.most).unwrap_or(usize::MAX))..];
         if self.size > 0 && self.size + kept.len() as u64 > self.most {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::table::{ConsoleId, GroupName};
 
-/// Choice of a user.
+/// User's choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MenuChoice {
     Nothing,

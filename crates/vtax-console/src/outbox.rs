@@ -4,7 +4,7 @@ use std::{collections::VecDeque, io, sync::Mutex};
 
 use crate::{lock::locked, waker::Waker};
 
-/// Space for the server's own messages, which fit even if a guest's text doesn't, and take none of the guest's space.
+/// Space for the server's own messages, which fit even if a guest's output doesn't, and use none of the guest's space.
 pub(crate) const OWN_MOST: usize = 4 << 10;
 
 /// Bytes for one session. Others add them; the session's thread removes them.
@@ -18,7 +18,7 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Pending {
     bytes: VecDeque<u8>,
-    /// The session doesn't read. Until it has read everything, it gets no output of the guest.
+    /// Set if the session doesn't read. It gets no more output of the guest until it has read everything.
     given_up: bool,
     /// Number of the guest's bytes that it didn't get.
     lost: u64,
@@ -29,13 +29,12 @@ impl Outbox {
         Ok(Outbox { pending: Mutex::default(), most, waker: Waker::new()? })
     }
 
-    /// Wakes the session's thread.
+    /// Returns the waker of the session's thread.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Returns how many of the guest's bytes fit. None if that doesn't matter, because output to the session is being
-    /// dropped.
+    /// Returns the number of the guest's bytes that fit; `None` if output to the session is being dropped.
     pub(crate) fn room(&self) -> Option<usize> {
         let pending = locked(&self.pending);
         (!pending.given_up).then(|| self.most.saturating_sub(pending.bytes.len()))
@@ -45,7 +44,7 @@ impl Outbox {
         locked(&self.pending).bytes.is_empty()
     }
 
-    /// Returns true if there is ample space for the server's messages.
+    /// Returns `true` if there is ample space for the server's messages.
     pub(crate) fn has_space(&self) -> bool {
         locked(&self.pending).bytes.len() <= self.most / 2
     }
@@ -55,12 +54,12 @@ impl Outbox {
         locked(&self.pending).bytes.len()
     }
 
-    /// Drops output for this session from now on, so that nobody waits for it.
+    /// Drops the guest's output to this session from now on, so that nothing waits for it.
     pub(crate) fn give_up(&self) {
         locked(&self.pending).given_up = true;
     }
 
-    /// Adds a guest's output: `bytes` of it, which are `encoded`.
+    /// Adds output of a guest: `bytes` bytes, encoded as `encoded`.
     pub(crate) fn put(&self, encoded: &[u8], bytes: usize) {
         let mut pending = locked(&self.pending);
         if pending.given_up || pending.bytes.len() + encoded.len() > self.most + OWN_MOST {
@@ -73,12 +72,12 @@ impl Outbox {
         self.waker.wake();
     }
 
-    /// Adds a message of the server. A session that leaves even that unread doesn't get it.
+    /// Adds a message of the server. It is dropped if even the space for messages is full.
     pub(crate) fn say(&self, text: &str) {
         self.put_own(text.replace('\n', "\r\n").as_bytes());
     }
 
-    /// Like [`Outbox::say`], with telnet bytes.
+    /// Like [`Outbox::say`], for bytes of telnet.
     pub(crate) fn put_own(&self, bytes: &[u8]) {
         let mut pending = locked(&self.pending);
         if pending.bytes.len() + bytes.len() <= self.most + OWN_MOST {

@@ -1,10 +1,10 @@
 //! Time that a guest waits for slow sessions.
 //!
-//! A guest's output can't be dropped as soon as one session has no space: a guest with a burst of output would be
-//! faster than each session's thread. So the guest waits briefly. But no session can make it wait for long: the time is
-//! used up, and only further output of the guest restores it. In the long run, a guest can write [`Bounds::output`] in
-//! each [`Bounds::patience`], whatever the sessions do: with the default bounds that is 320 KiB/s, 28 times the rate of
-//! a serial line at 115,200 baud. A session whose output is being dropped isn't waited for before it has read
+//! A guest's output can't be dropped as soon as one session has no space, because a burst of output is faster than any
+//! session's thread. So the guest waits briefly. But no session can delay it for long: the time is used up, and only
+//! further output of the guest restores it. In the long run, a guest can write [`Bounds::output`] in each
+//! [`Bounds::patience`], whatever the sessions do: with the default bounds that is 320 KiB/s, 28 times the rate of a
+//! serial line at 115,200 baud. A session whose output is being dropped doesn't delay the guest until it has read
 //! everything.
 //!
 //! [`Bounds::output`]: crate::Bounds::output
@@ -27,14 +27,14 @@ impl GuestPatience {
         GuestPatience { left: bounds.patience, most: bounds.patience, bytes: bounds.output.max(1), waiting_since: None }
     }
 
-    /// Returns how long the guest may wait now, or None if it may not wait any longer.
+    /// Returns the time for which the guest may wait now; `None` if it may not wait any longer.
     pub(crate) fn wait(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.waiting_since.get_or_insert(now);
         let left = self.left.saturating_sub(now.saturating_duration_since(since));
         (!left.is_zero()).then_some(left)
     }
 
-    /// Notes that the guest wrote this many bytes without waiting, or after waiting.
+    /// Notes that the guest wrote this many bytes, possibly after waiting.
     pub(crate) fn said(&mut self, bytes: usize, now: Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.left = self.left.saturating_sub(now.saturating_duration_since(since));

@@ -25,7 +25,7 @@ use crate::{
     waker::Waker,
 };
 
-/// Stack size: this server's threads do little, and there may be a thousand of them.
+/// Stack size of a thread. They need little, and there may be a thousand of them.
 const STACK: usize = 256 << 10;
 const ROOT: UserId = UserId(0);
 
@@ -45,7 +45,7 @@ pub(crate) struct Registry {
     sessions: Mutex<Sessions>,
     session_gone: Condvar,
     stopping: AtomicBool,
-    /// Counts the tables, so that sessions notice a new one.
+    /// Number of the current table, by which sessions notice a new one.
     tables: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ struct Serving {
     table: ConsoleTable,
     hubs: BTreeMap<(ConsoleId, Name), Arc<Hub>>,
     listeners: BTreeMap<u16, Arc<TcpListener>>,
-    /// Ports and domains that the owner has already been notified about.
+    /// Ports and domains about which the owner has already been notified.
     troubles: BTreeSet<String>,
 }
 
@@ -66,7 +66,7 @@ struct Sessions {
 }
 
 struct Place {
-    /// None if the kernel doesn't know the user.
+    /// `None` if the kernel doesn't know the user.
     user: Option<UserId>,
     outbox: Arc<Outbox>,
     choosing_since: Option<Instant>,
@@ -77,7 +77,7 @@ struct Place {
 #[derive(Clone)]
 pub(crate) struct GroupMember {
     pub(crate) console: Console,
-    /// None if no thread can be started for it.
+    /// `None` if no thread can be started for it.
     pub(crate) hub: Option<Arc<Hub>>,
 }
 
@@ -104,7 +104,7 @@ impl Registry {
     /// Serves the consoles in this table, and no others.
     pub(crate) fn replace(&self, table: ConsoleTable) {
         let mut serving = locked(&self.serving);
-        // Under the lock, or else a table could be installed after the end.
+        // Checked under the lock; otherwise a table could be installed after the end.
         if self.is_stopping() || serving.table == table {
             return;
         }
@@ -124,7 +124,7 @@ impl Registry {
         locked(&self.sessions).places.values().for_each(|place| place.outbox.waker().wake());
     }
 
-    /// Opens and closes what the table requires. Failures are retried at the next call.
+    /// Opens and closes ports and consoles as the table requires. Failures are retried at the next call.
     pub(crate) fn settle(&self) {
         let mut serving = locked(&self.serving);
         let closed = serving.leave();
@@ -136,7 +136,7 @@ impl Registry {
         }
     }
 
-    /// Returns the group that has a port, and its access list. Both come from the same table, or else a client of a
+    /// Returns the group that has a port, and its access list. Both come from the same table; otherwise a client of a
     /// group that is removed in between would take a slot before its session notices.
     pub(crate) fn group_at(&self, port: u16) -> Option<(GroupName, ConsoleAccess)> {
         let serving = locked(&self.serving);
@@ -162,7 +162,7 @@ impl Registry {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Ends everything, and waits briefly for sessions to read their last output.
+    /// Ends all sessions and consoles, and waits briefly for sessions to read their last output.
     pub(crate) fn stop(&self, patience: Duration) {
         let mut serving = locked(&self.serving);
         self.stopping.store(true, Ordering::SeqCst);
@@ -176,13 +176,13 @@ impl Registry {
         let _ = self.session_gone.wait_timeout_while(sessions, patience, still_there);
     }
 
-    /// Returns true if a user may use a group. A removed group refuses nobody: the session ends on its own.
+    /// Returns `true` if a user may use a group. A missing group permits everyone: its sessions end by themselves.
     pub(crate) fn allows(&self, group: &GroupName, user: Option<UserId>) -> bool {
         let serving = locked(&self.serving);
         serving.table.group(group).is_none_or(|group| group.access.allows(user))
     }
 
-    /// Returns a new session without a console. None if there are too many.
+    /// Returns a new session without a console; `None` if there are too many sessions.
     pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr, user: Option<UserId>) -> io::Result<Option<Ticket>> {
         let outbox = Arc::new(Outbox::new(self.bounds.output)?);
         let mut sessions = locked(&self.sessions);
@@ -203,7 +203,7 @@ impl Registry {
 }
 
 impl Serving {
-    /// Closes what is no longer in the table. Returns true if that includes a port.
+    /// Closes ports and consoles that are no longer in the table. Returns `true` if a port was closed.
     fn leave(&mut self) -> bool {
         let ports: BTreeSet<u16> = self.table.groups().map(|group| group.port).collect();
         let consoles: BTreeSet<_> = self.table.consoles().map(|console| (console.id, &console.domain)).collect();
@@ -219,7 +219,7 @@ impl Serving {
         before != self.listeners.len()
     }
 
-    /// Returns true if a port was opened.
+    /// Returns `true` if a port was opened.
     fn open_ports(&mut self, registry: &Registry) -> bool {
         let before = self.listeners.len();
         let is_missing = |group: &&ConsoleGroup| !self.listeners.contains_key(&group.port);
@@ -276,7 +276,8 @@ fn start_console(console: &Console, registry: &Registry) -> io::Result<Arc<Hub>>
 }
 
 impl Sessions {
-    /// Sessions of root don't use up the slots of others, nor vice versa.
+    /// Returns `true` if the user may have another session. Sessions of root don't use up the slots of others, nor vice
+    /// versa.
     fn have_room_for(&self, user: Option<UserId>, bounds: &Bounds) -> bool {
         let count =
             |counts: &dyn Fn(Option<UserId>) -> bool| self.places.values().filter(|place| counts(place.user)).count();
@@ -284,8 +285,8 @@ impl Sessions {
             && (user == Some(ROOT) || count(&|other| other != Some(ROOT)) < bounds.sessions)
     }
 
-    /// If there are more than the maximum, closes the longest-waiting sessions without a console, of the users with
-    /// most of them.
+    /// Closes the longest-waiting sessions without a console if there are more than the maximum, beginning with the
+    /// users who have the most of them.
     fn end_the_oldest(&self, most: usize) {
         let is_choosing = |place: &&Place| place.choosing_since.is_some() && !place.ended.load(Ordering::SeqCst);
         let mut of_users: BTreeMap<Option<UserId>, Vec<&Place>> = BTreeMap::new();
@@ -312,17 +313,17 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Time since which the session has no console, or that it has one.
+    /// Sets the time since which the session has no console; `None` if it has one.
     pub(crate) fn set_choosing(&self, since: Option<Instant>) {
         let mut sessions = locked(&self.registry.sessions);
         if let Some(place) = sessions.places.get_mut(&self.id) {
             place.choosing_since = since;
-            // It selected one before it noticed.
+            // It may have selected one before it noticed that it had to end.
             place.ended.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Returns true if this session must make room for others.
+    /// Returns `true` if this session must end to make room for others.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }

@@ -19,10 +19,10 @@ use crate::{
     table::ConsoleTable,
 };
 
-/// Retry interval for a port that another program has.
+/// Retry interval for a port that another program uses.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Delay before accepting again after the kernel failed to, for example because of too many open files.
+/// Delay before accepting again after a failure of the kernel, e.g. because of too many open files.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Error that prevents the server from starting.

@@ -16,10 +16,10 @@ use crate::{console::is_momentary, dialogue::Dialogue, event::ServerEvent, regis
 /// Maximum number of bytes in one read from a client.
 const KEYS: usize = 4 << 10;
 
-/// Maximum number of bytes in one write to a client, and the kernel's buffer for it.
+/// Maximum number of bytes in one write to a client.
 const PIECE: usize = 16 << 10;
-/// After this many pieces, the client's keystrokes are handled, or else nobody could interrupt a guest that never
-/// pauses.
+/// Number of such writes after which the client's keystrokes are handled; otherwise nobody could interrupt a guest that
+/// never pauses.
 const PIECES: usize = 8;
 const KERNEL_SPACE: usize = 64 << 10;
 
@@ -37,7 +37,7 @@ pub(crate) struct ConsoleSession {
     user: Option<UserId>,
     unsent: Vec<u8>,
     last_key: Instant,
-    /// Number of keystrokes that wait for the guest, and the time since which it has taken none.
+    /// Number of keystrokes that wait for the guest, and the time since which it has accepted none.
     held: Option<(usize, Instant)>,
     over_since: Option<Instant>,
     table: u64,
@@ -53,7 +53,8 @@ impl ConsoleSession {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
-        // A client marks a break as urgent. Out of order, the mark would be missing among the commands.
+        // A client marks a break as urgent data. If it were read out of band, the mark would be missing among the
+        // commands.
         socket.set_out_of_band_inline(true)?;
         socket.set_send_buffer_size(KERNEL_SPACE)?;
         socket.set_recv_buffer_size(KERNEL_SPACE)?;
@@ -72,14 +73,14 @@ impl ConsoleSession {
         while let Ok(true) = self.turn() {}
     }
 
-    /// Waits once and handles the events. Returns false when the session has ended.
+    /// Waits once and handles the events. Returns `false` when the session has ended.
     fn turn(&mut self) -> io::Result<bool> {
         self.flush()?;
         if self.dialogue.is_over() && self.over_since.is_none() {
             self.over_since = Some(Instant::now());
         }
         if self.over_since.is_some() && self.is_sent() {
-            // The client notices this, and closes its side. If it were cut off, it could lose unread output.
+            // The client notices this and closes its side. A hard disconnect could lose unread output.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         let flags = self.flags();
@@ -103,7 +104,7 @@ impl ConsoleSession {
         flags
     }
 
-    /// Writes what the client accepts now.
+    /// Writes the output that the client accepts now.
     fn flush(&mut self) -> io::Result<()> {
         for _ in 0..PIECES {
             if self.unsent.is_empty() {
@@ -125,7 +126,7 @@ impl ConsoleSession {
         self.unsent.is_empty() && self.dialogue.outbox().is_empty()
     }
 
-    /// Returns false if the client has disconnected.
+    /// Returns `false` if the client has disconnected.
     fn read(&mut self) -> io::Result<bool> {
         let mut keys = [0; KEYS];
         match self.stream.read(&mut keys) {
@@ -194,7 +195,7 @@ impl ConsoleSession {
         first.map(|first| first.saturating_duration_since(Instant::now()))
     }
 
-    /// Ends the session of a user who may no longer use the group. Returns true if the user still may.
+    /// Ends the session of a user who may no longer use the group. Returns `true` if the user still may.
     fn check_access(&mut self) -> bool {
         if self.dialogue.registry().allows(&self.group, self.user) {
             return true;
@@ -219,7 +220,7 @@ fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
     if let SocketAddr::V4(address) = address { Some(address) } else { None }
 }
 
-/// Tells a client why it is refused. It gets no thread, so nothing waits for it.
+/// Sends a client the reason why it is refused. It gets no thread, so nothing waits for it.
 pub(crate) fn refuse(stream: &TcpStream, words: &str) {
     let _ = stream.set_nonblocking(true);
     let mut stream = stream;

@@ -23,13 +23,13 @@ pub struct Console {
     pub id: ConsoleId,
     /// Domain that the console belongs to.
     pub domain: Name,
-    /// Unix socket of the guest's serial line. It need not always exist.
+    /// Unix socket of the guest's serial line. It may be missing, e.g. while the guest doesn't run.
     pub serial: PathBuf,
-    /// Log file for the guest's output. The older one has the suffix `.1`.
+    /// Log file for the guest's output. The older log has the suffix `.1`.
     pub log: Option<PathBuf>,
 }
 
-/// Name of a group: services may have groups of the same name.
+/// Name of a group. Groups of different services may have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupName {
     /// Console service.
@@ -43,7 +43,7 @@ impl fmt::Display for GroupName {
     }
 }
 
-/// Users permitted to use a group's consoles. Nobody can from another machine.
+/// Users permitted to use a group's consoles. No one on another machine is permitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ConsoleAccess {
     /// All users of this machine.
@@ -54,7 +54,7 @@ pub enum ConsoleAccess {
 }
 
 impl ConsoleAccess {
-    /// Returns true if a user is permitted. A user unknown to the kernel is permitted only where everybody is.
+    /// Returns `true` if a user is permitted. A user unknown to the kernel is permitted only where everyone is.
     pub(crate) fn allows(&self, user: Option<UserId>) -> bool {
         match self {
             ConsoleAccess::Everybody => true,
@@ -72,7 +72,7 @@ pub struct ConsoleGroup {
     pub port: u16,
     /// Users permitted to use it.
     pub access: ConsoleAccess,
-    /// Its consoles, at least one; a table sorts them by number.
+    /// Consoles of the group, at least one; a table sorts them by number.
     pub consoles: Vec<Console>,
 }
 

@@ -1,6 +1,6 @@
 //! Server side of telnet with a client that sends each key as it is pressed (RFC 854, 855, 857, 858).
 
-/// Maximum length of a sub-negotiation that is skipped. None that a client sends unasked is as long.
+/// Maximum length of a sub-negotiation to skip, longer than any that clients send unrequested.
 pub(crate) const SUBNEGOTIATION_MOST: u16 = 1024;
 
 const IAC: u8 = 255;
@@ -16,7 +16,7 @@ const INTERRUPT: u8 = 244;
 const BREAK: u8 = 243;
 const END_OF_SUBNEGOTIATION: u8 = 240;
 
-/// Options without which a client would send whole lines, and echo them locally.
+/// Telnet options; without these two, a client would send whole lines and echo them locally.
 const ECHO: u8 = 1;
 const SUPPRESS_GO_AHEAD: u8 = 3;
 
@@ -26,7 +26,7 @@ pub(crate) const OPENING: [u8; 9] = [IAC, WILL, ECHO, IAC, WILL, SUPPRESS_GO_AHE
 /// Meaning of a client's byte, together with those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// More bytes must follow, or nothing results.
+    /// More bytes must follow, or the byte has no effect.
     Nothing,
     /// Keystroke. The end of a line is always a carriage return.
     Key(u8),
@@ -34,9 +34,9 @@ pub(crate) enum Received {
     Break,
     /// Bytes to send back to the client.
     Answer([u8; 3]),
-    /// The client asks for a sign of life.
+    /// The client asks whether the server is still there.
     AreYouThere,
-    /// This can't be a telnet client.
+    /// Not the input of a telnet client.
     Nonsense,
 }
 
@@ -61,7 +61,7 @@ enum Expects {
 /// Option of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Setting {
-    /// Requested by us, so that the next message about it is the answer.
+    /// Requested by this server, so the next message about it is the answer.
     Asked,
     On,
     Off,
@@ -97,7 +97,7 @@ impl Decoder {
         Received::Nothing
     }
 
-    /// The Enter key arrives as CR NUL or as CR LF.
+    /// Returns a key. The Enter key arrives as CR NUL or as CR LF.
     fn key(&mut self, byte: u8) -> Received {
         let ends_return = self.after_return && matches!(byte, 0 | b'\n');
         self.after_return = byte == b'\r';
@@ -111,7 +111,7 @@ impl Decoder {
             WILL | WONT | DO | DONT => self.expect(Expects::Option(command)),
             SUBNEGOTIATION => self.expect(Expects::Subnegotiation { left: SUBNEGOTIATION_MOST, after_iac: false }),
             BREAK => Received::Break,
-            // These requests are up to the guest, and so are passed on as the corresponding keys.
+            // These requests are for the guest, so they are passed on as the corresponding keys.
             INTERRUPT => self.key(0x03),
             ERASE_CHARACTER => self.key(0x7f),
             ERASE_LINE => self.key(0x15),
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// Only a change is answered, or else two sides could answer each other forever.
+    /// Answers a request. Only a change is answered; otherwise the two sides could answer each other forever.
     fn negotiate(&mut self, command: u8, option: u8) -> Received {
         let setting = match (command, option) {
             (DO | DONT, ECHO) => &mut self.echo,

@@ -25,8 +25,8 @@ impl Waker {
         let _ = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until this thread is woken or one of these has a requested event, for at most this time. Returns the
-    /// events of each.
+    /// Waits at most this time until this thread is woken or one of these has a requested event. Returns the events of
+    /// each.
     pub(crate) fn wait(
         &self,
         others: &[(BorrowedFd<'_>, PollFlags)],

@@ -1,4 +1,4 @@
-//! Asks a container engine by its own program, with the connection that the user has set (`DOCKER_HOST`,
+//! Queries a container engine with its own program, over the connection that the user has configured (`DOCKER_HOST`,
 //! `CONTAINER_HOST`, contexts). The only command is `inspect`, which changes nothing.
 
 use std::{
@@ -11,10 +11,10 @@ use std::{
 use vtax_model::endpoint::{ContainerEngine, ContainerName};
 use vtax_sys::deadline::{OutputError, output_within};
 
-/// Time that an answer may take. A busy engine that starts many containers takes seconds.
+/// Time limit for an answer. A busy engine that starts many containers takes seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The container engines of this machine.
+/// Container engines of this machine.
 pub trait ContainerEngines {
     /// Returns an engine's description of a container, as JSON.
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal>;
@@ -33,13 +33,13 @@ pub enum EngineRefusal {
 
 /// `docker` and `podman`, each with a deadline.
 pub struct EnginePrograms {
-    /// The directory with the programs. None for those in the PATH.
+    /// Directory of the programs; `None` for those in the PATH.
     directory: Option<PathBuf>,
     patience: Duration,
 }
 
 impl EnginePrograms {
-    /// Returns the ones in the PATH.
+    /// Returns the programs in the PATH.
     pub fn user() -> EnginePrograms {
         EnginePrograms { directory: None, patience: PATIENCE }
     }
@@ -49,7 +49,8 @@ impl ContainerEngines for EnginePrograms {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal> {
         let program: &str = engine.into();
         let mut command = Command::new(self.directory.clone().unwrap_or_default().join(program));
-        // An image or a network may have the same name. A container's name never begins with `-`.
+        // Without the type, an image or a network of the same name would match. A container's name never begins with
+        // `-`.
         command.args(["inspect", "--type", "container", name.as_str()]).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = output_within(&mut command, self.patience).map_err(|error| match error {
@@ -66,7 +67,7 @@ impl ContainerEngines for EnginePrograms {
     }
 }
 
-/// The words of an engine in one line, without the word `Error:`.
+/// Returns an engine's message in one line, without the prefix `Error: `.
 pub(crate) fn words(text: &str) -> String {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("Error: ")).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")
@@ -78,13 +79,13 @@ mod tests {
 
     use super::*;
 
-    /// A podman that is this script.
+    /// Returns a podman that is this script.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
         let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", "podman"].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
-        // Not by `fs::copy`: a child that another test starts in the meantime would inherit the descriptor that is open
-        // for writing, and the program could not be executed until then (ETXTBSY, execve(2)).
+        // `fs::copy` isn't used: a child that another test starts at the same time would inherit the descriptor that is
+        // open for writing, and the program could not be executed until that child ends (ETXTBSY, execve(2)).
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         let directory = Some(folder.path().to_owned());

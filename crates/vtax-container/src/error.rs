@@ -1,4 +1,4 @@
-//! Why a container can't be an endpoint.
+//! Reasons why a container can't be an endpoint.
 
 use std::{fmt, io, time::Duration};
 
@@ -42,19 +42,19 @@ pub enum ContainerError {
     Inspection { end: ContainerEnd, engine: ContainerEngine, source: BadInspection },
 }
 
-/// Why an engine has no such container.
+/// Reason why an engine doesn't provide a container.
 #[derive(Debug)]
 pub enum EngineAnswer {
     /// Its program cannot be started.
     NoProgram(ContainerEngine, io::Error),
     /// It has no such container.
     Unknown(ContainerEngine),
-    /// Its own error message.
+    /// Error message of the engine.
     Said(ContainerEngine, ForeignText),
 }
 
 impl ContainerError {
-    /// Returns true if the user's input is at fault, and not the host.
+    /// Returns `true` if the user's input is wrong, not the host.
     pub fn is_of_input(&self) -> bool {
         use ContainerError::{Ambiguous, Elsewhere, NotFound, NotRunning};
         matches!(self, NotFound { .. } | Ambiguous { .. } | NotRunning { .. } | Elsewhere { .. })
@@ -95,7 +95,7 @@ fn mend(engine: ContainerEngine, state: &ForeignText, end: &ContainerEnd) -> Str
     }
 }
 
-/// A hanging engine may have a container of the same name, so the user must specify the other engine.
+/// Returns the other engines that the user may specify: one that doesn't answer may have a container of the same name.
 fn others(engine: ContainerEngine, end: &ContainerEnd) -> String {
     let others = ContainerEngine::ALL.into_iter().filter(|other| end.engine.is_none() && *other != engine);
     others.map(|other| format!(", or name another engine: {other}:{}", end.name.as_str())).collect()

@@ -11,22 +11,22 @@ use vtax_sys::process::Pid;
 
 use super::error::ContainerError;
 
-/// A container as its engine describes it.
+/// Container as its engine describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
-    /// The engine that runs it.
+    /// Engine that runs it.
     pub engine: ContainerEngine,
-    /// Its name in the engine.
+    /// Name of the container in the engine.
     pub name: ForeignText,
-    /// Its id, which no other container gets.
+    /// Unique id of the container.
     pub id: ForeignText,
-    /// Name of its image.
+    /// Name of the image.
     pub image: ForeignText,
-    /// Its network mode, e.g. `bridge` or `host`.
+    /// Network mode, e.g. `bridge` or `host`.
     pub network: ForeignText,
-    /// Its state, e.g. `running` or `paused`.
+    /// State, e.g. `running` or `paused`.
     pub state: ForeignText,
-    /// Its first process, in the PID namespace of the engine. None unless it runs.
+    /// First process of the container, in the PID namespace of the engine. `None` unless it runs.
     pub pid: Option<u32>,
 }
 
@@ -88,8 +88,9 @@ impl Container {
         })
     }
 
-    /// Returns its first process. The PID of a container on another machine may belong to anybody here, but only a
-    /// process of this container has its ID in the names of its cgroup or of the files that its engine mounts for it.
+    /// Returns the first process of the container. If the container is on another machine, its PID may belong to any
+    /// process here, but only a process of this container has its ID in the names of its cgroup or of the files that
+    /// its engine mounts for it.
     pub fn process(&self, end: &ContainerEnd) -> Result<Pid, ContainerError> {
         let of = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let belongs = |pid: &u32| ["cgroup", "mountinfo"].iter().any(|file| of(*pid, file).contains(self.id.raw()));
@@ -97,7 +98,7 @@ impl Container {
         found.ok_or_else(|| ContainerError::Elsewhere { end: end.clone(), engine: self.engine })
     }
 
-    /// Returns true if its processes are scheduled.
+    /// Returns `true` if the container's processes are scheduled.
     pub fn runs(&self) -> bool {
         self.pid.is_some() && self.state.raw() == "running"
     }
@@ -122,7 +123,7 @@ mod tests {
         assert!(!podman.runs());
     }
 
-    /// A pid of another machine is a process of this one, or none.
+    /// The PID of a container on another machine belongs to a foreign process of this one, or to none.
     #[test]
     fn a_process_that_is_not_the_container_s_is_refused() {
         let end = ContainerEnd { engine: None, name: "web".parse().expect("a name") };

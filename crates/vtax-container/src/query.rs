@@ -1,4 +1,4 @@
-//! Finds a container in the engines of this machine.
+//! Search for a container in the engines of this machine.
 
 use vtax_model::endpoint::{ContainerEnd, ContainerEngine};
 
@@ -8,16 +8,16 @@ use super::{
     inspected::Container,
 };
 
-/// A container that is looked for.
+/// Container to find.
 pub struct ContainerQuery<'a> {
-    /// The engines that are asked.
+    /// Engines to query.
     pub engines: &'a dyn ContainerEngines,
-    /// The container as the user names it.
+    /// Container as specified by the user.
     pub end: &'a ContainerEnd,
 }
 
 impl ContainerQuery<'_> {
-    /// Returns the running container, which only one engine has.
+    /// Returns the running container, which must be known to only one engine.
     pub fn running(&self) -> Result<Container, ContainerError> {
         let container = match self.end.engine {
             Some(engine) => self.ask(engine)?.map_err(|answer| self.not_found(vec![answer]))?,
@@ -40,14 +40,15 @@ impl ContainerQuery<'_> {
         }
         match (found.pop(), found.pop()) {
             (Some(only), None) => Ok(only),
-            // The package podman-docker makes `docker` another name of podman.
+            // With the package podman-docker, `docker` is another name of podman.
             (Some(one), Some(other)) if one.id == other.id => Ok(one),
             (Some(_), Some(_)) => Err(ContainerError::Ambiguous { end: self.end.clone() }),
             (None, _) => Err(self.not_found(answers)),
         }
     }
 
-    /// Returns why an engine has no such container. An engine that hangs may have it, so this is an error.
+    /// Queries one engine. The inner error is the reason why it has no such container. An engine that doesn't answer
+    /// may have it, so that is an error of the query.
     fn ask(&self, engine: ContainerEngine) -> Result<Result<Container, EngineAnswer>, ContainerError> {
         let end = || self.end.clone();
         match self.engines.inspect(engine, &self.end.name) {
@@ -74,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// The answers of `docker` and of `podman`.
+    /// Answers of `docker` and of `podman`.
     struct Fake([fn() -> Result<String, EngineRefusal>; 2]);
 
     impl ContainerEngines for Fake {

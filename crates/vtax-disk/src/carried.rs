@@ -1,9 +1,9 @@
-//! fio with all that it needs, for a guest that has no network, no libraries and no fio.
+//! fio with everything that it requires, for a guest without a network, libraries and fio.
 //!
-//! A distribution's fio needs dozens of libraries, since it can also speak to stores on a network. Which ones, and where
-//! they are, only the loader knows, so it is asked (`--list` of ld.so(8)); it maps them and runs nothing of them. They are
-//! put into one directory next to the loader, which a guest sees read-only by 9p. There the loader is started with that
-//! directory as its only place for libraries.
+//! A distribution's fio requires dozens of libraries, since it also supports network storage. Only the loader knows
+//! which ones, and where they are, so it lists them (`--list` of ld.so(8)); for that it maps them, but runs none of
+//! their code. They are copied to one directory, next to the loader. A guest sees that directory read-only over 9p, and
+//! starts the loader with it as the only library path.
 
 use std::{
     collections::BTreeMap,
@@ -23,17 +23,17 @@ use vtax_model::foreign::ForeignText;
 use vtax_sys::deadline::output_within;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The loader in the directory.
+/// Name of the loader in the directory.
 const LOADER: &str = "ld.so";
-/// The program in it.
+/// Name of the program in it.
 const PROGRAM: &str = "fio";
-/// The libraries in it.
+/// Name of the directory of libraries in it.
 const LIBRARIES: &str = "lib";
-/// Timeout for listing by the loader: it reads a hundred files.
+/// Time limit for the loader's list, for which it reads a hundred files.
 const SOON: Duration = Duration::from_secs(20);
-/// Maximum size of a carried program, larger than any of a distribution. A program is read whole.
+/// Maximum size of a program, larger than any of a distribution. It is read as a whole.
 const PROGRAM_MOST: u64 = 256 << 20;
-/// Maximum number of directories kept: for each version of the program or one of its libraries there is a new one.
+/// Maximum number of directories kept: each version of the program or of one of its libraries has its own.
 const KEPT: usize = 3;
 
 /// Reason why a program cannot be carried.
@@ -59,15 +59,15 @@ impl CarryError {
     }
 }
 
-/// A directory of this machine with a program and all that it needs.
+/// Directory of this machine with a program and everything that it requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CarriedProgram {
-    /// The directory, which guests see.
+    /// Path of the directory, which guests see.
     pub folder: PathBuf,
 }
 
 impl CarriedProgram {
-    /// Provides fio from the PATH in a directory in `carried`. Existing files are used.
+    /// Copies fio from the PATH to a directory in `carried`, unless it is already there.
     pub fn fio(carried: &Path) -> Result<CarriedProgram, CarryError> {
         let program = in_path("fio").ok_or(CarryError::NoProgram)?;
         let parts = Parts::of(&program)?;
@@ -79,7 +79,7 @@ impl CarriedProgram {
         Ok(CarriedProgram { folder })
     }
 
-    /// Returns the command for a directory mounted at `mounted`: these words, and then its own arguments.
+    /// Returns the command for a directory mounted at `mounted`, without fio's own arguments.
     pub fn command(mounted: &Path) -> Vec<String> {
         let at = |name: &str| mounted.join(name).display().to_string();
         vec![at(LOADER), "--library-path".to_owned(), at(LIBRARIES), at(PROGRAM)]
@@ -96,7 +96,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 struct Parts {
     program: PathBuf,
     loader: PathBuf,
-    /// By the name by which the program requests each.
+    /// Libraries by the name with which the program requests them.
     libraries: BTreeMap<String, PathBuf>,
 }
 
@@ -122,7 +122,7 @@ impl Parts {
         Ok(Parts { program: program.to_owned(), loader, libraries: libraries.map_err(missing)? })
     }
 
-    /// A name that is another one if one of the files is another one.
+    /// Returns a name that changes if one of the files changes.
     fn name(&self) -> String {
         let files = [&self.program, &self.loader].into_iter().chain(self.libraries.values());
         let seen = |path: &PathBuf| {
@@ -133,20 +133,20 @@ impl Parts {
         format!("{PROGRAM}-{:032x}", xxh3_128(format!("{seen:?}").as_bytes()))
     }
 
-    /// Makes the directory in one step, so that it is whole or not there.
+    /// Creates the directory atomically, so that it is either complete or missing.
     fn copy_to(&self, folder: &Path) -> Result<(), CarryError> {
         let partial = folder.with_extension(format!("{}.part", std::process::id()));
         let libraries = partial.join(LIBRARIES);
         fs::create_dir_all(&libraries).map_err(CarryError::file("make", &libraries))?;
         for folder in [&partial, &libraries] {
-            // The guest's QEMU has a dedicated user.
+            // QEMU runs as a separate user, who must be able to read it.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(CarryError::file("open", folder))?;
         }
         copy(&self.program, &partial.join(PROGRAM))?;
         copy(&self.loader, &partial.join(LOADER))?;
         self.libraries.iter().try_for_each(|(name, path)| copy(path, &libraries.join(name)))?;
         match fs::rename(&partial, folder) {
-            // Another vtax has just created the same.
+            // Another vtax has just created the same directory.
             Err(_) if folder.is_dir() => fs::remove_dir_all(&partial).map_err(CarryError::file("remove", &partial)),
             moved => moved.map_err(CarryError::file("make", folder)),
         }
@@ -158,7 +158,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), CarryError> {
     fs::set_permissions(to, fs::Permissions::from_mode(0o755)).map_err(CarryError::file("open", to))
 }
 
-/// The oldest directories go. One that a guest still has open stays readable for it until it closes its files.
+/// Removes the oldest directories. Files that a guest has open remain readable until it closes them.
 fn forget_old(carried: &Path, newest: &Path) {
     let entries = fs::read_dir(carried).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut others: Vec<(SystemTime, PathBuf)> = entries
@@ -168,17 +168,17 @@ fn forget_old(carried: &Path, newest: &Path) {
     others.sort();
     others.reverse();
     for (_, old) in others.into_iter().skip(KEPT - 1) {
-        // It is a cache: a failed removal is retried the next time.
+        // This is a cache: a failed removal is retried the next time.
         let _ = fs::remove_dir_all(old);
     }
 }
 
-/// Returns whether vtax has made it. Nothing else in the directory is touched.
+/// Returns `true` if vtax created this directory. Nothing else is removed.
 fn is_carried(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{PROGRAM}-")))
 }
 
-/// The loader that a program asks for.
+/// Returns the loader that a program requests.
 fn loader_of(program: &[u8]) -> Result<PathBuf, String> {
     let no = |why: &str| why.to_owned();
     let header =
@@ -191,13 +191,13 @@ fn loader_of(program: &[u8]) -> Result<PathBuf, String> {
     if loader.is_absolute() { Ok(loader) } else { Err(no("the path of its loader is not absolute")) }
 }
 
-/// Lines such as `libm.so.6 => /lib/libm.so.6 (0x…)`. The error is the name of one that is missing. Lines without an arrow
-/// are of the kernel's own library and of the loader.
+/// Parses lines such as `libm.so.6 => /lib/libm.so.6 (0x…)`. The error is the name of a missing library. Lines without
+/// an arrow concern the kernel's own library and the loader.
 fn listed(text: &str) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut libraries = BTreeMap::new();
     for (name, place) in text.lines().filter_map(|line| line.trim().split_once(" => ")) {
         let path = place.rsplit_once(" (0x").map_or(place, |(path, _)| path);
-        // A name with a slash is a path in the program, which nothing else replaces.
+        // A name with a slash is a fixed path, for which no copy can be substituted.
         if !path.starts_with('/') || name.contains('/') {
             return Err(name.to_owned());
         }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_program_runs_from_its_directory_alone() {
         let cache = tempfile::tempdir().expect("a folder");
-        // fio needs too long to be copied in each test; any program will do.
+        // Copying fio takes too long for each test, and any program will do.
         let parts = Parts::of(Path::new("/bin/ls")).expect("it can be carried");
         let folder = cache.path().join("carried").join(parts.name());
         parts.copy_to(&folder).expect("room");
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn fuzz_carried_programs() {
-        // The headers of a program with a loader.
+        // Headers of a program with a loader.
         let mut shell = fs::read("/bin/sh").expect("a shell");
         shell.truncate(2048);
         fuzz("carried-programs", &[shell], |bytes| loader_of(bytes).ok().map(drop));

@@ -1,7 +1,7 @@
-//! A guest's report on a disk: its driver, and any users in the guest.
+//! Report of a guest on one of its disks: the driver, and users of the disk in the guest.
 //!
-//! A script queries the guest's own kernel, with the guest's shell. Its output is untrusted: names are compared with
-//! the requested one, and everything else is foreign text.
+//! A script queries the guest's kernel, with the guest's shell. Its output is untrusted: names are compared with the
+//! requested one, and everything else is foreign text.
 
 use vtax_model::{
     disk::{BlockIdentity, BlockSize, DiskTest, WriteCache},
@@ -10,13 +10,13 @@ use vtax_model::{
 };
 use vtax_sys::block::{DeviceNumber, MountLine};
 
-/// The kernel's unit of sizes of disks.
+/// Unit of disk sizes in the kernel.
 const SECTOR: u64 = 512;
 
-/// A guest kernel's report on a disk.
+/// Report of a guest's kernel on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestDiskLook {
-    /// The kernel's name of the disk there, such as `vda`.
+    /// Name of the disk in the guest's kernel, e.g. `vda`.
     name: String,
     size: Option<ByteSize>,
     read_only: bool,
@@ -66,8 +66,8 @@ pub enum GuestDiskError {
 }
 
 impl GuestDiskLook {
-    /// Each line that it prints begins with its topic. Rereading the partition table is refused for a device that
-    /// something holds exclusively, also in another mount namespace; the table on the disk doesn't change.
+    /// Each line of output begins with its topic. Rereading the partition table is refused for a device that is held
+    /// exclusively, even in another mount namespace; it doesn't change the table on the disk.
     const SCRIPT: &str = r#"
 d=$1 s=/sys/block/$1
 for k in size ro queue/scheduler queue/nr_requests queue/rotational queue/logical_block_size queue/write_cache; do
@@ -86,12 +86,12 @@ case "$(LC_ALL=C blockdev --rereadpt /dev/$d 2>&1)" in *[Bb]usy*) echo claimed;;
 exit 0
 "#;
 
-    /// The program of a guest that reports on a disk by the kernel's name, such as `vda`.
+    /// Returns the program with which a guest reports on a disk by its name in the kernel, e.g. `vda`.
     pub fn program(name: &str) -> Vec<String> {
         ["/bin/sh", "-c", GuestDiskLook::SCRIPT, "vtax", name].map(str::to_owned).to_vec()
     }
 
-    /// Output of the program; none if it reports no such disk.
+    /// Parses the output of the program; `None` if the guest has no such disk.
     pub fn read(name: &str, text: &str) -> Option<GuestDiskLook> {
         let of = |key: &'static str| text.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '));
         let first = |key: &'static str| of(key).map(str::trim).find(|value| !value.is_empty());
@@ -100,7 +100,7 @@ exit 0
             .filter_map(|line| line.trim().split_once(' '))
             .filter_map(|(part, number)| Some((part, DeviceNumber::parse(number)?)))
             .collect();
-        // Without it the script has looked at nothing.
+        // Without this line, the script has checked nothing.
         parts.iter().find(|(part, _)| *part == name)?;
         let identity = BlockIdentity {
             name: name.into(),
@@ -129,7 +129,7 @@ exit 0
         })
     }
 
-    /// Refuses a disk that something in its guest uses, or that is too small for the test. `disk` is its name for texts.
+    /// Refuses a disk that is used in its guest, or that is too small for the test. `disk` is its name in messages.
     pub fn check(&self, disk: &str, test: &DiskTest) -> Result<(), GuestDiskError> {
         let (disk, range) = (disk.to_owned(), test.used());
         match &self.used {
@@ -156,7 +156,8 @@ exit 0
     }
 }
 
-/// A mount has the number of its device, or its name: btrfs has its own numbers.
+/// Returns the mount of one of these partitions. It is identified by its device number, or by its name: btrfs has its
+/// own device numbers.
 fn mounted<'a>(parts: &[(&str, DeviceNumber)], lines: impl Iterator<Item = &'a str>) -> Option<GuestDiskUse> {
     lines.flat_map(MountLine::read_all).find_map(|mount| {
         let is_it = |(name, number): &&(&str, DeviceNumber)| {
@@ -182,7 +183,7 @@ fn is_at(name: &str, path: &str) -> bool {
     path.strip_prefix("/dev/") == Some(name)
 }
 
-/// The one in brackets: `[none] mq-deadline`.
+/// Returns the item in brackets, e.g. `none` of `[none] mq-deadline`.
 fn in_force(list: &str) -> Option<&str> {
     let (_, after) = list.split_once('[')?;
     Some(after.split_once(']')?.0)

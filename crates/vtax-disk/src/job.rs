@@ -1,6 +1,6 @@
-//! A test of a disk as fio's arguments (fio(1)).
+//! Test of a disk, converted to fio's arguments (fio(1)).
 //!
-//! Pure: the same test of the same disks with the same seed gives the same arguments, so that a plan can print them.
+//! The same test of the same disks with the same seed gives the same arguments, so that a plan can show them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,16 @@ use vtax_model::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum FioPass {
-    /// Writes each block of the range once. A block that was never written can be read without going to the disk.
+    /// Writes each block of the range once, because a block that was never written can be read without accessing the
+    /// disk.
     Fill,
-    /// Takes the figures, with the reads and writes of the test.
+    /// Takes the measurement, with the reads and writes of the test.
     Measure,
-    /// Writes each block of the range once with a checksum, then reads all and compares.
+    /// Writes each block of the range once with a checksum, then reads and compares all of them.
     Verify,
 }
 
-/// One run of fio.
+/// Run of fio.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FioJob {
     test: DiskTest,
@@ -31,7 +32,7 @@ pub struct FioJob {
     seed: u64,
 }
 
-/// Reason why no such run is possible.
+/// Reason why such a run is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum FioJobError {
     #[error(transparent)]
@@ -45,13 +46,14 @@ pub enum FioJobError {
     Name { path: PathBuf, why: &'static str },
 }
 
-/// Blocks that fill the range: large, since the speed of filling is not measured.
+/// Block size for filling the range: large, since the speed of filling is not measured.
 const FILL_BLOCK: u64 = 1 << 20;
-/// Number of them in flight.
+/// Number of these blocks in flight.
 const FILL_DEPTH: u32 = 16;
 
 impl FioJob {
-    /// The run of a test over these disks, by absolute paths. The pass is [`FioPass::Fill`], or what the test is for.
+    /// Creates the run of a test on these disks, which have absolute paths. The pass is [`FioPass::Fill`] if `fill` is
+    /// set, otherwise that of the test.
     pub fn new(test: DiskTest, targets: &[PathBuf], fill: bool, seed: u64) -> Result<FioJob, FioJobError> {
         test.check()?;
         let wanted = test.targets.get();
@@ -77,12 +79,12 @@ impl FioJob {
         &self.test
     }
 
-    /// The time that fio takes by its own clock; none if it ends when the work is done.
+    /// Returns the duration by fio's own clock; `None` if fio ends when its work is done.
     pub fn timed(&self) -> Option<Span> {
         (self.pass == FioPass::Measure).then_some(Span(self.test.ramp.0 + self.test.duration.0))
     }
 
-    /// The most bytes that it writes and reads, if it ends when the work is done.
+    /// Returns the maximum number of bytes that it writes and reads, if it ends when its work is done.
     pub fn bytes(&self) -> u64 {
         let once = self.test.used().0.saturating_mul(self.test.targets.get().into());
         if self.pass == FioPass::Verify { once.saturating_mul(2) } else { once }
@@ -97,7 +99,7 @@ impl FioJob {
         self.always().into_iter().chain(own).map(|(name, value)| format!("--{name}={value}")).collect()
     }
 
-    /// Common part of all runs.
+    /// Returns the arguments that all runs share.
     fn always(&self) -> Vec<(&'static str, String)> {
         let targets: Vec<String> = self.targets.iter().map(|path| escaped(path)).collect();
         vec![
@@ -105,12 +107,12 @@ impl FioJob {
             ("filename", targets.join(":")),
             ("output-format", "json+".into()),
             ("eta", "never".into()),
-            // All jobs are threads of one process, so that none is left when that is killed.
+            // All jobs are threads of one process, so that none survives if it is killed.
             ("thread", "1".into()),
             ("group_reporting", "1".into()),
             ("invalidate", "1".into()),
             ("randseed", self.seed.to_string()),
-            // The response time from an I/O's making to its end, and not only from its submission.
+            // The latency from an I/O's creation to its completion, not only from its submission.
             ("lat_percentiles", "1".into()),
             ("clat_percentiles", "0".into()),
             ("slat_percentiles", "0".into()),
@@ -118,9 +120,9 @@ impl FioJob {
     }
 
     fn fill(&self) -> Vec<(&'static str, String)> {
-        // A test in smaller pieces than a large block needs the last ones filled, too.
+        // A large block must not leave the end of the range unfilled.
         let block = if self.test.used().0.is_multiple_of(FILL_BLOCK) { FILL_BLOCK } else { self.test.block.get().0 };
-        // Some engines of the test may be missing here, and how fast it is filled doesn't matter.
+        // The test's engine is used because others may be missing here; the speed of filling doesn't matter.
         let (engine, depth) = match self.test.engine {
             DiskEngine::Psync => (DiskEngine::Psync, 1),
             other => (other, FILL_DEPTH),
@@ -146,9 +148,9 @@ impl FioJob {
             ("time_based", "1".into()),
             ("runtime", milliseconds(self.test.duration)),
             ("ramp_time", milliseconds(self.test.ramp)),
-            // Each block is equally likely, even if it was just accessed.
+            // Each block is equally likely, even if it was accessed recently.
             ("norandommap", "1".into()),
-            // The range is there. If a name is wrong, nothing is made.
+            // The range already exists. If a name is wrong, nothing is created.
             ("allow_file_create", "0".into()),
         ]);
         list
@@ -166,13 +168,13 @@ impl FioJob {
             ("do_verify", "1".into()),
             ("verify_fatal", "1".into()),
             ("verify_state_save", "0".into()),
-            // Written data must be on its way to the disk before it is read back.
+            // Written data must have been sent to the disk before it is read back.
             ("end_fsync", "1".into()),
         ]);
         list
     }
 
-    /// Blocks, queue and threads of the test.
+    /// Returns the block size, queue depth and threads of the test.
     fn load(&self) -> Vec<(&'static str, String)> {
         let test = &self.test;
         let size = test.part().0.saturating_mul(test.targets.get().into());
@@ -188,14 +190,14 @@ impl FioJob {
             list.push(("offset_increment", test.part().0.to_string()));
         }
         if test.access == AccessPattern::Random && test.targets.get() > 1 {
-            // In sequence, all jobs would begin with the first disk, then all move to the second.
+            // Otherwise all jobs would begin with the first disk, then move to the second together.
             list.push(("file_service_type", "random".into()));
         }
         list
     }
 }
 
-/// I/O pattern and share of reads.
+/// Returns the I/O pattern and the share of reads.
 fn direction(test: &DiskTest) -> Vec<(&'static str, String)> {
     let order = match (test.access, test.reads) {
         (AccessPattern::Random, ReadShare::ALL) => "randread",
@@ -212,11 +214,11 @@ fn direction(test: &DiskTest) -> Vec<(&'static str, String)> {
     list
 }
 
-/// fio limits each job, and its reads and writes separately.
+/// Returns the limit of each job, and in it that of reads and writes, which fio limits separately.
 fn rate(test: &DiskTest) -> Option<(&'static str, String)> {
     let each = test.rate?.get() / test.jobs.get();
     let reads = (f64::from(each) * f64::from(test.reads.get()) / 100.0).round() as u32;
-    // 0 would be no limit.
+    // 0 would mean unlimited.
     let [reads, writes] = [reads, each.saturating_sub(reads)].map(|limit| limit.max(1));
     Some(("rate_iops", format!("{reads},{writes}")))
 }
@@ -229,7 +231,7 @@ fn milliseconds(span: Span) -> String {
     format!("{}ms", span.0.as_millis())
 }
 
-/// A colon ends a name, unless a backslash stands before it.
+/// Escapes colons, which end a name unless a backslash precedes them.
 fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(':', "\\:")
 }
@@ -240,7 +242,7 @@ fn check_name(path: &Path) -> Result<(), FioJobError> {
         None => wrong("its name is not UTF-8"),
         Some(_) if !path.is_absolute() => wrong("it is not an absolute path"),
         Some(text) if text.contains('\\') => wrong("its name contains a backslash"),
-        // fio takes `$jobnum` and similar in names for its own keywords.
+        // fio expands `$jobnum` and similar keywords in names.
         Some(text) if text.contains('$') => wrong("its name contains a dollar sign"),
         Some(text) if text.chars().any(char::is_control) => wrong("its name contains a control character"),
         Some(_) => Ok(()),

@@ -1,17 +1,17 @@
 //! Measures disks with fio.
 //!
-//! | module | for |
+//! | module | purpose |
 //! |---|---|
-//! | [`target`] | what is refused before anything is written: disks in use, with something on them, too small |
-//! | [`inside`] | what a guest reports about its disk: whether something there uses it |
-//! | [`path`] | what the path to a disk is |
-//! | [`job`] | a test as fio's arguments |
-//! | [`mod@prepare`], [`written`] | all blocks are written before they are read |
-//! | [`output`] | fio's JSON as a report |
-//! | [`run`] | fio as a program that ends in time |
+//! | [`target`] | checks before anything is written: refuses disks that are in use, not empty or too small |
+//! | [`inside`] | report of a guest on its disk, including its users there |
+//! | [`path`] | path to a disk |
+//! | [`job`] | test as fio's arguments |
+//! | [`mod@prepare`], [`written`] | writing of all blocks before they are read |
+//! | [`output`] | conversion of fio's JSON to a report |
+//! | [`run`] | execution of fio with a time limit |
 //! | [`carried`] | fio with its libraries for a guest that has neither |
 //!
-//! fio is never started as a server: each run is one program with all of its arguments, which ends.
+//! fio never runs as a server: each run is one program with all of its arguments, and ends by itself.
 
 #![forbid(unsafe_code)]
 

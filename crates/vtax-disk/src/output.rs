@@ -1,10 +1,10 @@
-//! Parser for fio's output (`--output-format=json+`) as a report.
+//! Conversion of fio's output (`--output-format=json+`) to a report.
 //!
-//! The text may come from a guest, so it is bounded, and each figure is checked before it is used. Figures are totals
-//! over the measured time: fio's `iops_mean` is a mean over intervals of half a second, the last of which is truncated.
-//! I/Os are those that ended in that time, whose response times fio has: its `total_ios`, and so its `iops`, omit those
-//! that were in flight when the ramp ended, but the time continues until the last in flight have ended. With 64 in
-//! flight on a disk with 200 IOPS, that is 4 % too few.
+//! The text may come from a guest, so its length is limited, and each figure is checked before it is used. Figures are
+//! totals over the measured time, because fio's `iops_mean` is a mean over intervals of half a second, the last of
+//! which is truncated. I/Os are those that completed in that time, whose latencies fio reports: its `total_ios`, and
+//! hence its `iops`, omit those in flight when the ramp ended, although the time continues until the last ones in
+//! flight complete. With 64 in flight on a disk with 200 IOPS, that is 4 % too few.
 
 mod bins;
 
@@ -16,13 +16,13 @@ use vtax_model::{
     foreign::ForeignText,
 };
 
-/// The longest output that is read. The bins of all directions together take a twentieth of it.
+/// Maximum length of the output. The bins of all directions together take a twentieth of it.
 pub const OUTPUT_MOST: usize = 4 << 20;
-/// Limit of fio's own words in an error.
+/// Maximum length of fio's own message in an error.
 const WORDS_MOST: usize = 600;
-/// fio's exit status if a checksum is wrong: EILSEQ, errno(3).
+/// Exit status of fio if a checksum is wrong: EILSEQ, errno(3).
 const WRONG_CHECKSUM: i64 = 84;
-/// More I/Os than a day of the fastest disks has (2^40).
+/// Maximum number of I/Os (2^40), more than the fastest disks complete in a day.
 const IOS_MOST: u64 = 1 << 40;
 
 /// Reason why fio's output is not a report.
@@ -52,12 +52,12 @@ fn after(words: &ForeignText) -> String {
     if words.is_empty() { String::new() } else { format!("; fio says: {words}") }
 }
 
-/// Reads what fio has printed on its standard output; `errors` is what it has printed on the other one.
+/// Parses fio's standard output; `errors` is its standard error output.
 pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> {
     if output.len() > OUTPUT_MOST {
         return Err(FioOutputError::TooLong { length: output.len() });
     }
-    // fio prints some of its messages before the JSON, or between its lines.
+    // fio may print messages before the JSON.
     let begin = begin_of_json(output).unwrap_or(output.len());
     let (before, json) = output.split_at(begin);
     let words = || words(errors, before);
@@ -72,7 +72,7 @@ pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> 
         return Err(unreadable(format!("it has {} jobs, expected one group", jobs.len())));
     };
     match job.error {
-        // If fio can't open a file, that is not an error of the job.
+        // It is not an error of the job if fio can't open a file.
         0 if job.read.lat_ns.samples == 0 && job.write.lat_ns.samples == 0 => {
             Err(FioOutputError::Nothing { words: words() })
         }
@@ -82,14 +82,14 @@ pub fn read(output: &[u8], errors: &[u8]) -> Result<DiskReport, FioOutputError> 
     }
 }
 
-/// The JSON begins with a line that has nothing but a brace.
+/// Returns the offset of the JSON, which begins with a line that contains only a brace.
 fn begin_of_json(output: &[u8]) -> Option<usize> {
     let is_line = |at: &usize| *at == 0 || output[*at - 1] == b'\n';
     let braces = output.iter().enumerate().filter(|(_, byte)| **byte == b'{').map(|(at, _)| at);
     braces.into_iter().find(is_line)
 }
 
-/// Returns fio's messages about a failure: the first lines, and the number of the others. It prints a line for each
+/// Returns fio's messages about a failure: the first lines, and the number of omitted ones. fio prints a line for each
 /// wrong block.
 fn words(errors: &[u8], before: &[u8]) -> ForeignText {
     let text = [errors, b"\n", before].concat();
@@ -113,15 +113,15 @@ struct FioDocument {
     jobs: Vec<FioJobOutput>,
 }
 
-/// All jobs of the group together (`group_reporting`).
+/// Totals over all jobs of the group (`group_reporting`).
 #[derive(Debug, Deserialize)]
 struct FioJobOutput {
     error: i64,
     read: FioDirection,
     write: FioDirection,
-    /// The sum over all threads, in milliseconds.
+    /// Sum over all threads, in milliseconds.
     job_runtime: u64,
-    /// Per cent of that sum.
+    /// Percent of that sum.
     usr_cpu: f64,
     sys_cpu: f64,
 }
@@ -139,7 +139,7 @@ struct FioTimes {
     mean: f64,
     #[serde(rename = "N")]
     samples: u64,
-    /// The middle of each bin that was used, and how many times are in it. Missing if none was used.
+    /// Number of latencies in each bin, by the middle of the bin. Absent if there are none.
     #[serde(default)]
     bins: BTreeMap<u64, u64>,
 }

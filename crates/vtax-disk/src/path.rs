@@ -1,7 +1,7 @@
-//! The path to a disk: file system, device, driver, queue.
+//! Path to a disk: file system, device, driver, queue.
 //!
-//! Only facts from this machine's kernel. A guest sees its disk as a virtual device; only the host knows which of its
-//! files or disks is behind it.
+//! It contains only facts from this machine's kernel. A guest sees its disk as a virtual device; only the host knows
+//! which of its files or disks is behind it.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -14,7 +14,7 @@ use vtax_sys::block::{BlockDirectory, DeviceNumber, KernelFiles, MountLine};
 
 use crate::target::DiskTarget;
 
-/// Describes the path of a target, for a test with or without O_DIRECT.
+/// Returns the path of a target, for a test with or without O_DIRECT.
 pub fn identify(target: &DiskTarget, direct: bool) -> io::Result<DiskIdentity> {
     identify_in(target, direct, &KernelFiles::own())
 }
@@ -35,15 +35,16 @@ fn identify_in(target: &DiskTarget, direct: bool, files: &KernelFiles) -> io::Re
     Ok(DiskIdentity { path, direct, filesystem, device, user: None })
 }
 
-/// The mount that a file is in, or would be in: of those of its file system the one with the longest path, and of several
-/// on one path the last, which covers the others.
+/// Returns the mount that contains a file, or would contain it: the one with the longest mount point, and of several on
+/// one mount point the last, which covers the others.
 pub(crate) fn mount_of(path: &Path, files: &KernelFiles) -> Option<MountLine> {
     let mounts = files.mounts().ok()?;
     let above = mounts.into_iter().filter(|mount| path.starts_with(&mount.target));
     above.max_by_key(|mount| mount.target.components().count())
 }
 
-/// The number of a mount is of its device, but not for btrfs, which may be on several and names one as the source.
+/// Returns the device of a mount, by its number. For btrfs, which has its own numbers and may be on several devices, it
+/// is the mount's source.
 fn device_of(mount: &MountLine, files: &KernelFiles) -> Option<BlockDirectory> {
     let by_source = || {
         let found = fs::metadata(&mount.source).ok()?;
@@ -81,7 +82,7 @@ fn lower(device: &BlockDirectory) -> LowerBlock {
     LowerBlock { name: device.name().into(), model: model(&device.whole()).map(ForeignText::from) }
 }
 
-/// A disk's driver is that of its device. An NVMe namespace has its controller in between, and a virtual device has none.
+/// Returns the driver of a disk. An NVMe namespace has its controller in between, and a virtual device has no driver.
 fn driver(device: &BlockDirectory) -> Option<String> {
     let of_device = ["device/driver", "device/device/driver"].into_iter().find_map(|link| device.linked(link));
     let mapped = || device.value("dm/uuid").map(|uuid| format!("device-mapper ({})", kind_of(&uuid)));
@@ -89,7 +90,7 @@ fn driver(device: &BlockDirectory) -> Option<String> {
     of_device.or_else(mapped).or_else(array)
 }
 
-/// The program that has made a mapped device writes its name in front of the rest: `LVM-…`.
+/// Returns the kind of a mapped device: the program that created it puts its name in front of the rest, e.g. `LVM-…`.
 fn kind_of(uuid: &str) -> &str {
     uuid.split('-').next().unwrap_or_default()
 }
@@ -97,13 +98,13 @@ fn kind_of(uuid: &str) -> &str {
 fn model(device: &BlockDirectory) -> Option<String> {
     let [vendor, model] = ["device/vendor", "device/model"].map(|file| device.value(file));
     match (vendor, model) {
-        // virtio's is a number of PCI.
+        // The vendor of a virtio disk is a PCI number.
         (Some(vendor), Some(model)) if !vendor.starts_with("0x") => Some(format!("{vendor} {model}")),
         (_, model) => model,
     }
 }
 
-/// The one in brackets: `[none] mq-deadline`.
+/// Returns the item in brackets, e.g. `none` of `[none] mq-deadline`.
 fn in_force(list: &str) -> Option<String> {
     let (_, after) = list.split_once('[')?;
     Some(after.split_once(']')?.0.to_owned())
@@ -115,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A `/sys` with an NVMe disk, and a mapped device on its partition.
+    /// Creates a `/sys` with an NVMe disk, and a mapped device on its partition.
     fn tree(root: &Path) -> KernelFiles {
         let write = |path: &str, text: &str| {
             let path = root.join(path);

@@ -1,4 +1,4 @@
-//! Each block is written before the first one is read.
+//! Writing of each block before the first one is read.
 
 use std::{io, path::PathBuf};
 
@@ -10,19 +10,19 @@ use crate::{
     written::{Written, look},
 };
 
-/// Ways in which a test's disks got their blocks written.
+/// State of the blocks of a test's disks after preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlocksWritten {
-    /// They were already prepared.
+    /// Already written before.
     Before,
-    /// fio has written them now.
+    /// Written by fio now.
     Now,
-    /// fio has written them, and they still read as zeros: the disk keeps no data, as null_blk. It can be measured, and not
+    /// Written by fio, but still read as zeros: the disk keeps no data, like null_blk. It can be measured, but not
     /// verified.
     NotKept,
 }
 
-/// Reason why the disks cannot be written.
+/// Reason why the disks cannot be prepared.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum PrepareError {
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub enum PrepareError {
     Unreadable { path: PathBuf, source: io::Error },
 }
 
-/// Writes the range of each disk once, unless a look finds it written. The disks must have been
+/// Writes the range of each disk once, unless samples show that it is already written. The disks must have been
 /// [checked](crate::target::check).
 pub fn prepare(
     fio: &FioProgram,

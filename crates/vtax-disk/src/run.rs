@@ -1,7 +1,8 @@
-//! fio as a program of this machine, which ends in time and leaves nothing behind.
+//! Execution of fio on this machine, with a time limit and without remains.
 //!
-//! fio's jobs are threads of its process, and the kernel kills it with the thread that has started it. So nothing of it is
-//! left when vtax is killed, except if it waits in the kernel for a disk that doesn't answer: no signal ends that.
+//! fio's jobs are threads of its process, which the kernel kills together with the thread that started it. So nothing
+//! of it is left when vtax is killed, unless it waits in the kernel for a disk that doesn't respond: no signal ends
+//! that.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,14 +21,14 @@ use crate::{
     output::{self, FioOutputError},
 };
 
-/// Additional time for fio beyond its configured times: to start, to end its last I/Os, and to print.
+/// Time for fio in addition to its configured times: to start, to complete its last I/Os, and to print.
 const MARGIN: Duration = Duration::from_secs(30);
 /// Minimum write speed of a disk worth testing, in bytes per second.
 const SLOWEST: u64 = 4 << 20;
-/// Timeout for the version of fio.
+/// Time limit for fio's version.
 const SOON: Duration = Duration::from_secs(10);
 
-/// fio, as it is started here.
+/// fio program of this machine.
 #[derive(Debug, Clone)]
 pub struct FioProgram {
     program: PathBuf,
@@ -64,7 +65,7 @@ pub enum FioError {
 }
 
 impl FioProgram {
-    /// The one in the PATH.
+    /// Returns the fio in the PATH.
     pub fn user() -> FioProgram {
         FioProgram::at(Path::new("fio"))
     }
@@ -74,13 +75,13 @@ impl FioProgram {
         FioProgram { program: program.to_owned(), cancel: None }
     }
 
-    /// Returns the same program, whose runs this switch ends.
+    /// Returns the same program, whose runs can be ended by this switch.
     #[must_use]
     pub fn ended_by(self, cancel: ProgramCancel) -> FioProgram {
         FioProgram { cancel: Some(cancel), ..self }
     }
 
-    /// Version as it reports it: `fio-3.33`.
+    /// Returns fio's version, e.g. `fio-3.33`.
     pub fn version(&self) -> Result<ForeignText, FioError> {
         let output = self.output(["--version".to_owned()], SOON)?;
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -90,12 +91,12 @@ impl FioProgram {
         }
     }
 
-    /// Runs a job to its end. The kernel kills fio when the calling thread ends.
+    /// Runs a job to its end. The kernel kills fio if the calling thread ends.
     pub fn run(&self, job: &FioJob) -> Result<DiskReport, FioError> {
         self.run_within(job, limit(job))
     }
 
-    /// Like [`FioProgram::run`], for a caller that knows better how long it may take.
+    /// Like [`FioProgram::run`], with a time limit set by the caller.
     pub fn run_within(&self, job: &FioJob, limit: Duration) -> Result<DiskReport, FioError> {
         let output = self.output(job.arguments(), limit)?;
         Ok(output::read(&output.stdout, &output.stderr)?)
@@ -103,7 +104,7 @@ impl FioProgram {
 
     fn output(&self, arguments: impl IntoIterator<Item = String>, limit: Duration) -> Result<Output, FioError> {
         let mut command = Command::new(&self.program);
-        // fio reads options from no file, but writes some into its working directory, such as the state of a check.
+        // fio reads no options from files, but writes files to its working directory, e.g. the state of a verification.
         command.args(arguments).current_dir("/").env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_parent(&mut command);
@@ -121,7 +122,7 @@ impl FioProgram {
     }
 }
 
-/// Time limit of a job.
+/// Returns the time limit of a job.
 pub fn limit(job: &FioJob) -> Duration {
     let work = match job.timed() {
         Some(Span(time)) => time,

@@ -1,7 +1,7 @@
 //! Checks before anything is written to a disk or a file.
 //!
-//! A test overwrites its disks. So a device in use is refused, and so is one with any contents, unless the user allows
-//! their destruction. Everything is checked before the first byte is written, and findings are reported with a remedy.
+//! A test overwrites its disks. So a device in use is refused, and so is one with any contents, unless the user permits
+//! their destruction. Everything is checked before the first byte is written, and refusals include a remedy.
 
 mod content;
 mod device;
@@ -25,12 +25,12 @@ use vtax_sys::block::KernelFiles;
 
 use crate::path::mount_of;
 
-/// A disk that may be tested.
+/// Disk that may be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskTarget {
-    /// Its path, absolute and without symbolic links.
+    /// Absolute path without symbolic links.
     pub path: PathBuf,
-    /// True if it is a block device; otherwise it is a file, which may not be there yet.
+    /// Set for a block device; otherwise it is a file, which may not exist yet.
     pub is_device: bool,
 }
 
@@ -104,7 +104,7 @@ impl TargetError {
     }
 }
 
-/// Looks at all disks of a test. `destroy_data` is the user's word that what is on them may be lost.
+/// Checks all disks of a test. `destroy_data` is the user's consent to the loss of their contents.
 pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<Vec<DiskTarget>, TargetError> {
     let files = KernelFiles::own();
     let mut seen: BTreeMap<(u64, u64), &PathBuf> = BTreeMap::new();
@@ -122,8 +122,8 @@ pub fn check(paths: &[PathBuf], test: &DiskTest, destroy_data: bool) -> Result<V
 }
 
 impl DiskTarget {
-    /// Holds a block device exclusively while the file is open: until then nobody mounts it, or makes it a part of
-    /// something else. Programs that only open it, such as QEMU, still can. A file can't be held.
+    /// Holds a block device exclusively while the file is open, so that it can't be mounted or become a part of another
+    /// device. Programs that only open it, such as QEMU, still can. A file can't be held.
     pub fn hold(&self) -> Result<Option<File>, TargetError> {
         self.is_device.then(|| device::hold(&self.path)).transpose()
     }
@@ -134,7 +134,7 @@ impl DiskTarget {
             Ok(found) => found.file_type(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let target = DiskTarget::of_new_file(path)?;
-                // The name of a missing device: a file of that name would use the machine's memory.
+                // The device of that name is missing: a file in its place would use the machine's memory.
                 let among_devices =
                     mount_of(&target.path, files).is_some_and(|mount| mount.target == Path::new("/dev"));
                 return if among_devices { Err(TargetError::unusable(path)(error)) } else { Ok(target) };
@@ -151,7 +151,7 @@ impl DiskTarget {
         }
     }
 
-    /// fio makes the file, but not its directory.
+    /// Returns the target of a new file. fio creates the file, but not its directory.
     fn of_new_file(path: &Path) -> Result<DiskTarget, TargetError> {
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -162,7 +162,7 @@ impl DiskTarget {
         Ok(DiskTarget { path: folder.join(name), is_device: false })
     }
 
-    /// Identity that distinguishes it from others; none if it does not exist yet.
+    /// Returns an identity that distinguishes it from other disks; `None` if it doesn't exist yet.
     fn identity(&self) -> Option<(u64, u64)> {
         let found = fs::metadata(&self.path).ok()?;
         Some(if self.is_device { (found.rdev(), u64::MAX) } else { (found.dev(), found.ino()) })

@@ -1,8 +1,8 @@
-//! Check that a range has been written.
+//! Check whether a range has been written.
 //!
-//! A block that was never written needs no disk to be read: a file system gives zeros for a hole, and so does a disk
-//! that maps its blocks. So a test of reads first writes its range ([`FioPass::Fill`](crate::job::FioPass)), and this
-//! looks whether that has happened, by reading little.
+//! A block that was never written can be read without accessing the disk: a file system returns zeros for a hole, and
+//! so does a disk that maps its blocks. So a test of reads first writes its range
+//! ([`FioPass::Fill`](crate::job::FioPass)), and this module checks by a few samples whether that has happened.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,23 +14,23 @@ use std::{
 use rustix::fs::{OFlags, SeekFrom, seek};
 use vtax_model::units::ByteSize;
 
-/// Number of places to examine.
+/// Number of samples.
 const SAMPLES: u64 = 64;
-/// Number of bytes read at each position: fio's data has no zeros of that length.
+/// Length of a sample in bytes: fio's data contains no zeros of that length.
 const PIECE: u64 = 512;
 
-/// Result.
+/// Result of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// Everything that was looked at.
+    /// All samples contain data.
     Whole,
-    /// Not these bytes and what follows: a hole, or zeros. A device that keeps no data has zeros everywhere.
+    /// A hole or zeros at this offset. A device that keeps no data has zeros everywhere.
     NotAt(ByteSize),
     /// The file or device ends here, before the end of the range.
     EndsAt(ByteSize),
 }
 
-/// Checks whether the first `range` bytes of a file or device were written with something else than zeros.
+/// Checks whether the first `range` bytes of a file or device were written with anything other than zeros.
 pub fn look(path: &Path, range: ByteSize) -> io::Result<Written> {
     let file = open(path)?;
     let length = seek(&file, SeekFrom::End(0))?;
@@ -44,10 +44,10 @@ pub fn look(path: &Path, range: ByteSize) -> io::Result<Written> {
     }
 }
 
-/// Data just written may be in the page cache as well, and a device's own content may have changed below it. Reading
-/// past the cache would take aligned buffers; fio has emptied it before.
+/// Opens the file for reading through the page cache. Data just written may be in the cache, and a device's contents
+/// may have changed below it, but fio has emptied the cache before. Bypassing it would require aligned buffers.
 fn open(path: &Path) -> io::Result<File> {
-    // A pipe in the place of a file would make the call wait.
+    // Without this flag, the call would wait if a pipe is in place of the file.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(nonblocking).open(path)
 }
@@ -62,12 +62,12 @@ fn hole(file: &File, range: ByteSize) -> io::Result<Option<ByteSize>> {
     Ok((at < range.0).then_some(ByteSize(at)))
 }
 
-/// Looks at places all over the range, the first and the last among them.
+/// Reads samples spread over the whole range, including its beginning and its end.
 fn sample(file: &File, range: ByteSize) -> io::Result<Written> {
     let room = range.0.saturating_sub(PIECE);
     let mut piece = vec![0; PIECE.min(range.0) as usize];
     for number in 0..SAMPLES {
-        // 128 bits, since the range may have more than 2^58 bytes.
+        // 128 bits, since the product exceeds 64 bits if the range has more than 2^58 bytes.
         let at = (u128::from(room) * u128::from(number) / u128::from(SAMPLES - 1)) as u64;
         file.read_exact_at(&mut piece, at)?;
         if piece.iter().all(|byte| *byte == 0) {

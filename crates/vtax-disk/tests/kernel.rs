@@ -1,4 +1,4 @@
-//! Real disks and a real fio. These tests need root, loop devices, fio and e2fsprogs; without them they fail.
+//! Tests with real disks and a real fio. They require root, loop devices, fio and e2fsprogs; without them they fail.
 
 #[path = "shared/loops.rs"]
 mod loops;
@@ -60,7 +60,7 @@ fn a_sample_of_a_file_has_totals_over_its_time() {
     let share = read.ios as f64 / both.ios as f64;
     assert!((share - 0.6).abs() < 0.03, "{share}");
     for part in [read, write] {
-        // fio may count the bytes of one that ends with the time, and not its time.
+        // fio may count the bytes, but not the latency, of an I/O that completes at the end of the time.
         assert!(part.times.count() == part.ios && part.ios.abs_diff(part.bytes / 8192) <= 8, "{part:?}");
         assert!((part.seconds - 1.0).abs() < 0.2, "{}", part.seconds);
         let middle = part.times.percentile(50.0) as f64;
@@ -74,7 +74,7 @@ fn a_sample_of_a_file_has_totals_over_its_time() {
     assert!((0.001..2.0).contains(&cpu), "{cpu}");
 }
 
-/// A test of reads on a file that isn't there makes none.
+/// A read test of a missing file doesn't create it.
 #[test]
 fn a_wrong_name_makes_no_file() {
     let folder = folder();
@@ -143,12 +143,12 @@ fn a_disk_in_use_is_refused_with_its_user() {
     assert!(matches!(refused(Path::new("/dev/null"), true), TargetError::NoDisk { .. }));
     let missing = refused(Path::new("/dev/no-such-disk"), true);
     assert!(matches!(missing, TargetError::Unusable { .. }), "no file is made in /dev: {missing}");
-    // It is below /dev, which is no place for files.
+    // It is below /dev, but on another file system.
     let memory = PathBuf::from(format!("/dev/shm/vtax-disk-{}", std::process::id()));
     check(&[memory], &self::test("random:range=16MiB,direct=off"), false).expect("a new file");
 }
 
-/// Mounts of another mount namespace are not in this one's list.
+/// Mounts in another mount namespace are not in this one's list.
 #[test]
 fn a_mount_of_another_namespace_is_seen_by_the_kernel() {
     let disk = LoopDevice::new(64 << 20, &[]);
@@ -202,7 +202,7 @@ fn disks_that_the_test_does_not_fit_are_refused() {
     assert!(matches!(refused(&closed.path, "random:range=1MiB"), TargetError::ReadOnly { .. }));
     let twice = check(&[disk.path.clone(), disk.path.clone()], &test("random:range=1MiB,targets=2"), true);
     assert!(matches!(twice, Err(TargetError::Twice { .. })), "{twice:?}");
-    // procfs has files, and no O_DIRECT.
+    // procfs has files, but doesn't support O_DIRECT.
     let comm = Path::new("/proc/self/comm");
     let error = refused(comm, "random:range=1MiB");
     assert!(matches!(error, TargetError::NoDirect { .. } | TargetError::Unusable { .. }), "{error}");
@@ -235,7 +235,7 @@ fn a_disk_that_hangs_ends_as_a_failure() {
     let FioError::Stuck { pid, .. } = error else { panic!("{error}") };
     let told = error.to_string();
     assert!(told.contains("cannot be killed") && told.contains(&pid.to_string()), "{told}");
-    // It receives the signal that was sent to it, now that the disk answers.
+    // The pending signal takes effect now that the disk responds.
     let until = Instant::now() + Duration::from_secs(300);
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     while !(state().is_empty() || state().contains(") Z ")) {
@@ -246,7 +246,7 @@ fn a_disk_that_hangs_ends_as_a_failure() {
 
 const CHILD: &str = "VTAX_DISK_TEST_CHILD";
 
-/// The process that the next test kills.
+/// Process that the next test kills.
 #[test]
 fn child_that_runs_fio() {
     let Some(path) = env::var_os(CHILD) else { return };
@@ -273,7 +273,7 @@ fn nothing_is_left_of_fio_when_its_parent_is_killed() {
     wait(false);
 }
 
-/// Returns whether a program has this path among its arguments.
+/// Returns `true` if a program has this path among its arguments.
 fn is_named(path: &Path) -> bool {
     let wanted = format!("--filename={}", path.display());
     let entries = fs::read_dir("/proc").expect("/proc").flatten();

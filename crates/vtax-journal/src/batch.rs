@@ -1,4 +1,4 @@
-//! Batches: the steps of a journal that were executed by one call, and can be undone by one.
+//! Batches: steps of a journal that one call executed, and that can be undone together.
 
 use std::{fmt, str::FromStr};
 
@@ -9,21 +9,21 @@ use crate::{
     step::Step,
 };
 
-/// A text that is not a batch number.
+/// Text that is not a batch number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid batch number `{0}`; use a whole number from 1")]
 pub struct BatchIdError(String);
 
-/// The number of a batch within its journal, from 1.
+/// Number of a batch within its journal, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BatchId(u32);
 
-/// Some steps of a journal that belong together.
+/// Steps of a journal that belong together.
 #[derive(Debug)]
 pub struct Batch<'a, S: Step> {
     pub id: BatchId,
-    /// At least one.
+    /// Steps of the batch, at least one.
     pub records: &'a [Record<S>],
 }
 
@@ -32,9 +32,10 @@ pub struct Batch<'a, S: Step> {
 pub enum BatchState {
     /// All steps are done.
     Done,
-    /// Someone was interrupted while it was done or undone, or not all of it could be undone. Undo it.
+    /// Half done or half undone: a process was interrupted, or some steps could not be undone. The batch must be
+    /// undone.
     Partial,
-    /// Nothing of it is left.
+    /// All steps are undone.
     Undone,
 }
 
@@ -70,13 +71,13 @@ impl FromStr for BatchId {
 }
 
 impl<S: Step> Batch<'_, S> {
-    /// Returns true if it may outlive the process that executed it: the journal was kept after it.
+    /// Returns `true` if the batch may outlive the process that executed it: the journal was kept after it.
     pub fn is_kept(&self) -> bool {
         self.records.iter().all(|record| record.kept)
     }
 
-    /// Returns true if it must be undone, if the process that executed it is dead: it is half done or half undone, or
-    /// was never kept.
+    /// Returns `true` if the batch must be undone once the process that executed it is dead: it is half done or half
+    /// undone, or was never kept.
     pub fn is_abandoned(&self) -> bool {
         match self.state() {
             BatchState::Done => !self.is_kept(),
@@ -85,7 +86,7 @@ impl<S: Step> Batch<'_, S> {
         }
     }
 
-    /// Progress, as of the last line.
+    /// Returns the progress according to the lines so far.
     pub fn state(&self) -> BatchState {
         let all = |is: fn(&StepProgress<S::Receipt>) -> bool| self.records.iter().all(|record| is(&record.progress));
         if all(|progress| matches!(progress, StepProgress::Done(_))) {

@@ -1,16 +1,16 @@
 //! Lines with a checksum.
 //!
-//! A CRC-32 sees every change of up to 32 bits in a row, so a changed byte is seen for certain.
+//! A CRC-32 detects every change confined to 32 consecutive bits, so a changed byte is always detected.
 
-/// The eight digits and the space before a line's content.
+/// Length of the eight digits and the space before a line's content.
 const PREFIX: usize = 9;
 
-/// Makes a line of `content`, which has no newline: checksum, content, newline.
+/// Returns a line with `content`, which has no newline: checksum, content, newline.
 pub fn line(content: &[u8]) -> Vec<u8> {
     [format!("{:08x} ", crc32fast::hash(content)).as_bytes(), content, b"\n"].concat()
 }
 
-/// The content of a line, which is without its newline here.
+/// Returns the content of a line, which is passed without its newline.
 ///
 /// # Errors
 /// Describes the damage of the line.

@@ -16,27 +16,27 @@ use crate::{
     step::Step,
 };
 
-/// A journal that no living process holds, and that this process has locked.
+/// Journal that no living process holds, and that this process has locked.
 #[derive(Debug)]
 pub enum Opened<S: Step> {
-    /// It can be undone.
+    /// Intact; can be undone.
     Whole(Journal<S>),
-    /// It is short or empty, has an altered line, or is not a regular file.
+    /// Short, empty, altered, or not a regular file.
     Damaged(DamagedJournal),
 }
 
-/// A damaged journal, which keeps its name taken until it is set aside.
+/// Damaged journal. Its name remains taken until it is set aside.
 #[derive(Debug)]
 pub struct DamagedJournal {
-    /// The lock. Anything but a regular file can't be locked.
+    /// File with the lock; `None` if it is not a regular file, which can't be locked.
     pub(crate) file: Option<File>,
     pub(crate) path: PathBuf,
     pub(crate) error: JournalError,
 }
 
 impl DamagedJournal {
-    /// Undoes the steps recorded in its complete lines, the last first. Others may be missing, so this requires an
-    /// explicit order.
+    /// Undoes the steps recorded in its complete lines, in reverse order. Other steps may be missing, so this requires
+    /// an explicit request.
     ///
     /// # Errors
     /// Lists every step that failed.
@@ -54,7 +54,7 @@ impl DamagedJournal {
     }
 
     /// Renames the file so that no scan finds it: `rack.damaged`, or `rack.damaged-2` if that exists. Call this when
-    /// nothing that the job has created is left. Returns the damage, and the file's new name.
+    /// nothing that the job created is left. Returns the damage and the file's new name.
     pub fn set_aside(self) -> Result<(JournalError, PathBuf), JournalError> {
         let parent = self.path.parent().expect("a journal's path is made by joining a directory");
         let _entered = Directory::enter(parent)?;

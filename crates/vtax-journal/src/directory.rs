@@ -1,9 +1,9 @@
-//! The directory with the journals.
+//! Directory of the journals.
 //!
 //! To check whether a journal's owner is alive, a process tries to take the journal's lock, and so holds it for a
 //! moment. A second lock, on the file `.lock` of the directory, makes checking and acting atomic. A process holds it
-//! while it creates, opens, reads or removes a journal, never while steps run. So nobody mistakes a new file without a
-//! lock for an abandoned one, and two processes of vtax can't both take over the same journal.
+//! while it creates, opens, reads or removes a journal, but never while steps run. So no process mistakes a new file
+//! without a lock for an abandoned one, and no two processes take over the same journal.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -16,7 +16,7 @@ use crate::error::JournalError;
 
 const SUFFIX: &str = "journal";
 
-/// The directory, locked against other processes.
+/// Directory, locked against other processes.
 pub(crate) struct Directory {
     path: PathBuf,
     _lock: File,
@@ -35,7 +35,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The one draft that is written at a time.
+    /// Returns the path of the draft, of which there is one at a time.
     fn draft(&self) -> PathBuf {
         self.path.join(".new.draft")
     }
@@ -45,7 +45,7 @@ impl Directory {
         Ok(record::draft(&self.path.join("new"))?)
     }
 
-    /// The path of the journal with this name, whether it exists or not.
+    /// Returns the path of the journal with this name, whether it exists or not.
     pub(crate) fn file(&self, id: &str) -> Result<PathBuf, JournalError> {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if id.is_empty() || !id.chars().all(good) {
@@ -78,7 +78,7 @@ impl Directory {
     }
 }
 
-/// Takes the lock of a journal; false if a living process has it.
+/// Takes the lock of a journal. Returns `false` if a living process has it.
 pub(crate) fn claim(file: &File, path: &Path) -> Result<bool, JournalError> {
     match file.try_lock() {
         Ok(()) => Ok(true),

@@ -12,7 +12,7 @@ use crate::{
     snapshot::JournalState,
 };
 
-/// An error while making, reading or writing a journal.
+/// Error of creating, reading or writing a journal.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum JournalError {
     #[error("cannot {operation} {path}: {source}")]
@@ -53,8 +53,8 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Returns whether the journal itself is damaged: it is short, empty, altered, or not a regular file. Then its
-    /// contents are not acted upon, least of all as if it were empty.
+    /// Returns `true` if the journal itself is damaged: short, empty, altered, or not a regular file. The contents of a
+    /// damaged journal are never acted upon, least of all as if it were empty.
     pub fn is_damage(&self) -> bool {
         match self {
             JournalError::Corrupt { .. } => true,
@@ -64,7 +64,7 @@ impl JournalError {
     }
 }
 
-/// ` (made by pid 12, `vtax run demo`)`.
+/// Returns the owner in parentheses, e.g. `(created by pid 12, …)` with its command; empty without an owner.
 fn whose(owner: &Option<Box<Owner>>) -> String {
     owner.as_ref().map_or(String::new(), |owner| format!(" (created by pid {}, `{}`)", owner.pid, owner.command))
 }
@@ -73,7 +73,7 @@ fn whom(by: &Option<LockHolder>) -> String {
     by.as_ref().map_or("another process".to_owned(), LockHolder::to_string)
 }
 
-/// The failed part of a step.
+/// Part of a step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepCause<E> {
     #[error("{0}")]
@@ -84,7 +84,7 @@ pub enum StepCause<E> {
     Journal(JournalError),
 }
 
-/// A step failed. The steps of its batch before it have been undone as far as possible.
+/// Failure of a step. The earlier steps of its batch have been undone as far as possible.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {cause}{}", listed(.left))]
 pub struct ExecuteError<E: fmt::Display> {
@@ -94,7 +94,7 @@ pub struct ExecuteError<E: fmt::Display> {
     pub left: Option<Box<UndoErrors<E>>>,
 }
 
-/// A step that could not be undone.
+/// Step that could not be undone.
 #[derive(Debug, thiserror::Error)]
 #[error("could not undo \"{step}\": {error}")]
 pub struct UndoError<E> {
@@ -102,8 +102,8 @@ pub struct UndoError<E> {
     pub error: E,
 }
 
-/// All reasons why a journal was not undone. The journal still exists; undo it again when these reasons no longer
-/// apply.
+/// All reasons why a journal was not undone completely. The journal still exists, so the undo can be repeated once they
+/// no longer apply.
 #[derive(Debug, thiserror::Error)]
 #[error("`{id}` is not completely undone{}{}", listed(.steps), listed(.file))]
 pub struct UndoErrors<E: fmt::Display> {
@@ -112,7 +112,7 @@ pub struct UndoErrors<E: fmt::Display> {
     pub file: Option<JournalError>,
 }
 
-/// The reason why a batch is not undone.
+/// Reason why a batch was not undone.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoBatchError<E: fmt::Display> {
     #[error("`{id}` has no batch {batch}")]

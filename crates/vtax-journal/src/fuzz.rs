@@ -7,7 +7,7 @@ use vtax_fuzz::fuzz;
 
 use crate::{BatchId, BatchState, Journal, JournalError, Snapshot, Step, Undone};
 
-/// A step without a world. Its undoing is counted.
+/// Step without effects. Its undos are counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Fake {
@@ -43,7 +43,7 @@ const JOURNAL: &str = r#"{"header":{"format":1,"id":"rack","kind":"lab","owner":
 {"undone":{"step":1,"how":"already-gone"}}
 {"done":{"st"#;
 
-/// As written by this version, except for the checksums.
+/// Journal as written by this version, except for the checksums.
 const SEALED: &[&str] = &[
     r#"{"header":{"format":4,"id":"rack","kind":"lab","owner":{"pid":1,"started":2,"command":"vtax","since":3},"about":null}}"#,
     r#"{"sealed":2}"#,
@@ -64,7 +64,7 @@ const BATCHES: &str = r#"{"header":{"format":1,"id":"rack","kind":"tuning","owne
 {"intend":{"step":3,"batch":4,"what":"check"}}
 "#;
 
-/// Whatever the file contains: it can be listed, an error names a line of it, and its readable part can be undone.
+/// Whatever the file contains, it can be listed, an error names one of its lines, and its readable part can be undone.
 #[test]
 fn fuzz_journals() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -80,7 +80,7 @@ fn fuzz_journals() {
         let read = read.ok()?;
         let mut journal = Journal::<Fake>::open(folder.path(), "rack").expect("it can be read, and nobody else has it");
         assert_eq!((journal.header(), journal.records().len()), (&read.header, read.records.len()));
-        // Only the end of a truncated line is lost.
+        // Only the incomplete last line of a truncated file is lost.
         let again = Snapshot::<Fake>::read(folder.path(), "rack").expect("it is whole now");
         let steps =
             |records: &[crate::Record<Fake>]| records.iter().map(|record| record.step.clone()).collect::<Vec<_>>();

@@ -1,3 +1,3 @@
-//! The process that holds a journal.
+//! Process that holds a journal.
 
 pub use vtax_sys::lock::LockHolder;

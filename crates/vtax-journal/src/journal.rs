@@ -1,4 +1,4 @@
-//! Runs the steps of a job, and undoes them.
+//! Execution and undo of a job's steps.
 
 use std::{fs, ops::Range, path::Path};
 
@@ -20,26 +20,26 @@ use crate::{
     step::{Step, Undone},
 };
 
-/// Length from which a journal is compacted. A shorter one is read in a fraction of a second.
+/// Length in bytes from which a journal is compacted. A shorter one is read in a fraction of a second.
 const LONG: u64 = 1 << 20;
 
-/// A journal that this process has locked.
+/// Journal that this process has locked.
 ///
-/// If it is dropped before [`Journal::undo`] or [`Journal::keep`], or if its process dies, it is abandoned:
-/// the next recovery undoes it.
+/// If it is dropped before [`Journal::undo`] or [`Journal::keep`], or if its process dies, it is abandoned: the next
+/// recovery undoes it.
 #[derive(Debug)]
 pub struct Journal<S: Step> {
     log: Log<S>,
     records: Vec<Record<S>>,
-    /// Its undoing as a whole has begun, perhaps in a process that was killed.
+    /// Set if the undo of the whole journal has begun, perhaps in a process that was killed.
     undoing: bool,
 }
 
 impl<S: Step> Journal<S> {
-    /// Starts the journal `id` for a job of this `kind`. `about` is what the owner wants to find again later.
+    /// Creates the journal `id` for a job of this `kind`. `about` is data that the owner can read from it later.
     ///
     /// # Errors
-    /// [`JournalError::Taken`] if a journal with this name exists: alive, kept or abandoned.
+    /// [`JournalError::Taken`] if a journal with this name exists, whether alive, kept or abandoned.
     pub fn create(directory: &Path, id: &str, kind: &str, about: &impl Serialize) -> Result<Self, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
@@ -56,7 +56,7 @@ impl<S: Step> Journal<S> {
     /// Takes over a journal that no living process holds, to undo it.
     ///
     /// # Errors
-    /// [`JournalError::Missing`], [`JournalError::Busy`], or an error that describes what is wrong with the file.
+    /// [`JournalError::Missing`], [`JournalError::Busy`], or an error that describes the damage of the file.
     pub fn open(directory: &Path, id: &str) -> Result<Self, JournalError> {
         match Journal::open_any(directory, id)? {
             Opened::Whole(journal) => Ok(journal),
@@ -64,7 +64,7 @@ impl<S: Step> Journal<S> {
         }
     }
 
-    /// As [`Journal::open`], but a damaged journal is taken over too.
+    /// Like [`Journal::open`], but also takes over a damaged journal.
     pub fn open_any(directory: &Path, id: &str) -> Result<Opened<S>, JournalError> {
         let entered = Directory::enter(directory)?;
         let path = entered.file(id)?;
@@ -91,7 +91,7 @@ impl<S: Step> Journal<S> {
         Ok(Opened::Whole(Journal { log, records: contents.records, undoing: contents.undoing }))
     }
 
-    /// Returns the first line.
+    /// Returns the header, the first line of the file.
     pub fn header(&self) -> &Header {
         self.log.header()
     }
@@ -108,22 +108,22 @@ impl<S: Step> Journal<S> {
 
     /// Runs all `steps`, in order, as a new batch.
     ///
-    /// Writes all of them to the file and syncs it once, before it runs the first. A batch without steps leaves no
-    /// trace, so the next one gets the same id.
+    /// All of them are written to the file, which is synced once, before the first one runs. An empty list leaves no
+    /// trace, so the next batch gets the same number.
     ///
     /// # Errors
-    /// If a step fails, this batch is undone, the failed step too, which may be half done. Earlier batches stay as
-    /// they are, and the journal can be used on. The error has the cause and every failure of the undoing.
+    /// If a step fails, this batch is undone, including the failed step, which may be half done. Earlier batches are
+    /// unchanged, and the journal remains usable. The error contains the cause and every failure of the undo.
     pub fn execute(&mut self, steps: Vec<S>, world: &mut S::World) -> Result<BatchId, ExecuteError<S::Error>> {
         let batch = self.next_batch();
         self.run(batch, steps, world).map(|()| batch)
     }
 
-    /// Runs further steps, as a part of the last batch. Until the journal is kept, the whole batch is undone if this process
-    /// is killed.
+    /// Runs further steps as a part of the last batch. The whole batch is undone if this process is killed before the
+    /// journal is kept.
     ///
     /// # Errors
-    /// As for [`Journal::execute`]. Only the additional steps are undone then.
+    /// As for [`Journal::execute`], but only the additional steps are undone.
     pub fn extend(&mut self, steps: Vec<S>, world: &mut S::World) -> Result<(), ExecuteError<S::Error>> {
         let batch = self.records.last().map_or(BatchId::FIRST, |record| record.batch);
         self.run(batch, steps, world)
@@ -146,11 +146,11 @@ impl<S: Step> Journal<S> {
         Ok(())
     }
 
-    /// Drops the batches that are undone from a long journal once they are most of it: a domain that lives for months, and
-    /// whose devices come and go, would otherwise have a journal that grows until nothing can read it.
+    /// Drops undone batches from a long journal once they are most of it. Otherwise, the journal of a domain that lives
+    /// for months while its devices come and go would grow until it could no longer be read.
     ///
-    /// The last batch stays because it numbers the next one, and the first because owners look at it. If the file can't be
-    /// written, the journal stays as it is: the caller writes to it next, and reports the error.
+    /// The last batch stays because it numbers the next one, and the first because owners read it. If the file can't be
+    /// written, the journal is unchanged: the caller writes to it next, and reports the error.
     fn compact(&mut self) {
         let (Some(first), Some(last)) = (self.records.first(), self.records.last()) else { return };
         if self.log.length() < LONG || self.undoing || !self.header().is_sealed() {
@@ -184,7 +184,7 @@ impl<S: Step> Journal<S> {
         let seen = record.step.read_back(&receipt, world).map_err(StepCause::ReadBack);
         let written =
             self.log.append([JournalLine::Done { step: index, receipt: &receipt }]).map_err(StepCause::Journal);
-        // A step that failed its check is undone as well, with its receipt.
+        // A step that failed its check is also undone, with its receipt.
         record.progress = StepProgress::Done(receipt);
         seen.and(written)
     }
@@ -205,7 +205,7 @@ impl<S: Step> Journal<S> {
         ExecuteError { step: self.records[failed].step.describe(), index: failed, cause, left }
     }
 
-    /// Marks the job as one that may outlive this process, until someone undoes it by name. This holds for the batches
+    /// Marks the job as one that may outlive this process until someone undoes it by name. This applies to the batches
     /// so far.
     pub fn keep(&mut self) -> Result<(), JournalError> {
         self.log.seal([JournalLine::Kept])?;
@@ -214,12 +214,13 @@ impl<S: Step> Journal<S> {
         Ok(())
     }
 
-    /// Undoes the steps of one batch, the last first. The journal and its other batches stay, and a kept journal stays
-    /// kept. A batch that is undone already is left as it is.
+    /// Undoes the steps of one batch in reverse order. The journal and its other batches stay, and a kept journal stays
+    /// kept. A batch that is already undone is left as it is.
     ///
     /// # Errors
-    /// [`UndoBatchError::Later`] if a later batch has changed the same object again. Nothing is changed then: undo the
-    /// later one first. [`UndoBatchError::Steps`] lists every step that failed; another call continues from there.
+    /// [`UndoBatchError::Later`] if a later batch has changed the same object. Nothing is undone in this case; the
+    /// later batch must be undone first. [`UndoBatchError::Steps`] lists every step that failed; another call continues
+    /// from there.
     pub fn undo_batch(&mut self, batch: BatchId, world: &mut S::World) -> Result<UndoReport, UndoBatchError<S::Error>> {
         let first = self.records.partition_point(|record| record.batch < batch);
         let steps = first..self.records.partition_point(|record| record.batch <= batch);
@@ -228,13 +229,13 @@ impl<S: Step> Journal<S> {
         }
         self.check_last_of_its_objects(steps.clone())?;
         let (report, errors) = self.undo_steps(steps, world);
-        // If the disk is full, a later recovery looks at these steps once more, which does no harm.
+        // If the disk is full, a later recovery undoes these steps once more, which is harmless.
         let _ = self.log.seal([]);
         self.left(errors, None).map_or(Ok(report), |errors| Err(UndoBatchError::Steps(errors)))
     }
 
-    /// If a later batch had changed the value again, the value would be neither the one from before nor the one of the
-    /// batch, and would stay. Later the other batch would restore an obsolete value.
+    /// Refuses to undo steps whose objects a later batch has changed. The value found would be neither the previous one
+    /// nor that of the step, so it would stay, and undoing the later batch would restore an obsolete value.
     fn check_last_of_its_objects(&self, steps: Range<usize>) -> Result<(), UndoBatchError<S::Error>> {
         let is_there = |record: &&Record<S>| !matches!(record.progress, StepProgress::Undone(_));
         let (own, later) = (&self.records[steps.clone()], &self.records[steps.end..]);
@@ -248,16 +249,16 @@ impl<S: Step> Journal<S> {
         Ok(())
     }
 
-    /// Undoes all steps in reverse order, and removes the file. A kept journal is then no longer kept.
+    /// Undoes all steps in reverse order, and removes the file. A kept journal is no longer kept.
     ///
-    /// Steps without a `done` line are undone as well, because they may have begun. The report has what an interrupted
-    /// call before has undone, and omits the batches that had been undone before that.
+    /// Steps without a `done` line are also undone, because they may have begun. The report includes the steps that an
+    /// interrupted earlier call has undone, but not the batches undone individually before that.
     ///
     /// # Errors
-    /// Lists every step that failed. The file stays; another undo continues from there.
+    /// Lists every step that failed. The file stays, and another undo continues from there.
     pub fn undo(mut self, world: &mut S::World) -> Result<UndoReport, UndoErrors<S::Error>> {
-        // From here on it is not kept: if this process is killed, the next recovery continues. If the disk is full, the
-        // line is lost, which leaves a kept journal kept.
+        // From here on the journal is not kept: if this process is killed, the next recovery continues. If the disk is
+        // full, the line is lost, and a kept journal stays kept.
         let _ = self.log.append([JournalLine::Undoing]);
         if !self.undoing {
             self.records.iter_mut().for_each(Record::settle);
@@ -290,7 +291,7 @@ impl<S: Step> Journal<S> {
         (!steps.is_empty() || file.is_some()).then_some(UndoErrors { id, steps, file })
     }
 
-    /// Removes a journal without steps. One with steps stays. Returns whether the journal was removed.
+    /// Removes the journal if it has no steps. Returns `true` if it was removed.
     pub fn discard_if_empty(self) -> Result<bool, JournalError> {
         let empty = self.records.is_empty();
         if empty {
@@ -309,14 +310,15 @@ impl<S: Step> Journal<S> {
         Ok(how)
     }
 
-    /// If the disk is full, this line is lost. Then a later recovery looks at this step once more, which does no harm.
+    /// Records an undo. If the disk is full, the line is lost; a later recovery then undoes this step once more, which
+    /// is harmless.
     fn record_undone(&mut self, index: usize, how: Undone) {
         let _ = self.log.append([JournalLine::Undone { step: index, how: how.clone() }]);
         self.records[index].progress = StepProgress::Undone(how);
     }
 }
 
-/// The lines of a journal that isn't being undone and has only these records.
+/// Returns the lines of a journal that isn't being undone and has only these records.
 fn lines<'a, S: Step>(records: &[&'a Record<S>]) -> Vec<JournalLine<&'a S, &'a S::Receipt>> {
     let kept = records.partition_point(|record| record.kept);
     let mut lines = Vec::new();
@@ -337,7 +339,7 @@ fn lines<'a, S: Step>(records: &[&'a Record<S>]) -> Vec<JournalLine<&'a S, &'a S
     lines
 }
 
-/// Returns the error that names the process using the name. Also works for an unreadable journal.
+/// Returns the error that names the process using the name, even if its journal is unreadable.
 fn taken<S: Step>(directory: &Directory, id: &str) -> JournalError {
     match Snapshot::<S>::read_in(directory, id) {
         Ok(Snapshot { state, header, .. }) => {

@@ -1,4 +1,4 @@
-//! The file format: a checksum and a JSON value per line.
+//! File format: one JSON value per line, with a checksum.
 //!
 //! ```text
 //! 5f9d0b1e {"header":{"format":4,"id":"rack","kind":"lab","owner":{…},"about":{…}}}
@@ -15,21 +15,22 @@
 //! 19c3f70e {"undone":{"step":1,"how":"reverted"}}
 //! ```
 //!
-//! `"kept"` holds for the batches before it: what comes later is undone if its process is killed.
+//! `"kept"` applies to the batches before it: later ones are undone if their process is killed.
 //!
-//! `"sealed"` is how many lines the file had below this one when it was written as a whole, and synced, before it got its
-//! name. That is done for each batch that is intended, kept or undone. So a file that is empty, has no header or has fewer
-//! lines than it was sealed with was never left by a killed process, a full disk or a power cut: it is damaged.
+//! `"sealed"` is the number of lines below it when the file was written as a whole, synced, and then renamed to its
+//! name. This happens for each batch that is intended, kept or undone. So a file that is empty, has no header or has
+//! fewer lines than its seal states is damaged: neither a killed process nor a full disk nor a power failure leaves
+//! such a file.
 //!
-//! Other lines are appended. A process that dies while it writes one leaves a last line without a newline. This line is
-//! ignored: the step's `intend` line is in the file.
+//! Other lines are appended. A process that dies while writing one leaves a last line without a newline. This line is
+//! ignored: the `intend` line of the step is already in the file.
 //!
-//! An `intend` line without a number of its batch is of the first batch. So a journal with one batch is what it was before
-//! there were several, and an older vtax can undo one with more, as a whole.
+//! An `intend` line without a batch number belongs to the first batch. So a journal with one batch has the format from
+//! before there were several, and an older vtax can undo a journal with more, as a whole.
 //!
-//! Format 3 had no seal: its lines were appended one by one, so that a cut is not seen. Format 2 had no
-//! `{"foreign":{"found":…}}` in its `undone` lines either, and format 1 no checksums. Their files are still read, and
-//! continue in their own form.
+//! Format 3 had no seal: its lines were appended one by one, so truncation is not detected. Format 2 also had no
+//! `{"foreign":{"found":…}}` in its `undone` lines, and format 1 no checksums. Such files can still be read, and are
+//! continued in their own format.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
 
@@ -44,17 +45,18 @@ use crate::{
     step::{Step, Undone},
 };
 
-/// The version of the file's format.
+/// Version of the file format.
 pub const FORMAT: u64 = 4;
-/// The first version whose files are sealed.
+/// First version whose files are sealed.
 const SEALED: u64 = 4;
-/// Bound on a file: the journals of the largest labs have some MB. A command that reads one of this length takes 2 s.
+/// Maximum length of a file. The journals of the largest labs have some MB; a command that reads one of this length
+/// takes 2 s.
 pub(crate) const LONGEST: u64 = 32 << 20;
-/// Bound on a file whose steps have not begun. The other half of [`LONGEST`] is for their receipts and their undoing, so a
-/// journal that vtax has written can always be read.
+/// Maximum length of a file whose steps have not begun. The other half of [`LONGEST`] is reserved for their receipts
+/// and their undo, so a journal that vtax has written can always be read.
 pub(crate) const LONGEST_INTENDED: u64 = LONGEST / 2;
 
-/// The form of a file's lines. A file has one form, that of its first line.
+/// Form of a file's lines. The first line determines that of the whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineForm {
     Plain,
@@ -66,7 +68,7 @@ impl LineForm {
         if bytes.starts_with(b"{") { LineForm::Plain } else { LineForm::Checked }
     }
 
-    /// The formats that have such lines, and can be read.
+    /// Returns the readable formats that have such lines.
     fn formats(self) -> RangeInclusive<u64> {
         match self {
             LineForm::Plain => 1..=1,
@@ -74,7 +76,7 @@ impl LineForm {
         }
     }
 
-    /// A line's JSON. `line` is without its newline.
+    /// Returns the JSON of a line, which is passed without its newline.
     fn content(self, line: &[u8]) -> Result<&[u8], &'static str> {
         match self {
             LineForm::Plain => Ok(line),
@@ -83,18 +85,18 @@ impl LineForm {
     }
 }
 
-/// The first line: the journal's owner and job.
+/// First line of a file: the journal's owner and job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The format of the file: [`FORMAT`], if this vtax made it.
+    /// Format of the file: [`FORMAT`] if this version of vtax created it.
     pub format: u64,
-    /// The journal's name.
+    /// Name of the journal.
     pub id: String,
-    /// The kind of job, such as "lab".
+    /// Kind of job, e.g. "lab".
     pub kind: String,
-    /// The process that started it.
+    /// Process that started the job.
     pub owner: Owner,
-    /// The owner's own data.
+    /// Data of the owner.
     pub about: serde_json::Value,
 }
 
@@ -128,7 +130,7 @@ pub(crate) enum JournalLine<S, R> {
 }
 
 impl<S: Serialize, R: Serialize> JournalLine<S, R> {
-    /// Appends the line with its newline.
+    /// Appends the line and its newline to the buffer.
     pub(crate) fn write_to(&self, buffer: &mut Vec<u8>, form: LineForm) -> Result<(), serde_json::Error> {
         let content = serde_json::to_vec(self)?;
         match form {
@@ -142,21 +144,21 @@ impl<S: Serialize, R: Serialize> JournalLine<S, R> {
     }
 }
 
-/// The content of a file.
+/// Contents of a file.
 pub(crate) struct Contents<S: Step> {
     pub(crate) header: Header,
     pub(crate) records: Vec<Record<S>>,
     pub(crate) kept: bool,
-    /// The undoing of the whole journal has begun.
+    /// Set if the undo of the whole journal has begun.
     pub(crate) undoing: bool,
     pub(crate) form: LineForm,
-    /// Bytes up to the end of the last complete line.
+    /// Number of bytes up to the end of the last complete line.
     pub(crate) whole: u64,
-    /// The bytes of the first line, and of the seal.
+    /// Number of bytes of the first line and the seal.
     pub(crate) head: usize,
 }
 
-/// The lines that a file begins with.
+/// Lines with which a file begins.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum FirstLine {
@@ -164,7 +166,7 @@ enum FirstLine {
     Sealed(usize),
 }
 
-/// The first line of a file, whatever the others are. None if it can't be read.
+/// Returns the first line of a file, whatever the others are; `None` if it can't be read.
 pub(crate) fn header(path: &Path, bytes: &[u8]) -> Option<Header> {
     Lines { path, form: LineForm::of(bytes), rest: bytes, taken: 0 }.header().ok()
 }
@@ -192,7 +194,7 @@ pub(crate) fn readable<S: Step>(path: &Path, bytes: &[u8]) -> Vec<Record<S>> {
     records.into_values().collect()
 }
 
-/// The lines of a file that have their newlines, each with its number.
+/// Complete lines of a file, each with its number.
 struct Lines<'a> {
     path: &'a Path,
     form: LineForm,
@@ -201,7 +203,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The next line's JSON.
+    /// Returns the JSON of the next line.
     fn next(&mut self) -> Result<Option<&'a [u8]>, JournalError> {
         let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         self.taken += 1;
@@ -216,7 +218,7 @@ impl<'a> Lines<'a> {
 
     fn read<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T, JournalError> {
         serde_json::from_slice(line).map_err(|error| match self.form {
-            // Its checksum is right, so this is what was written.
+            // The checksum is correct, so the line is unaltered: another version wrote it.
             LineForm::Checked if error.is_data() => {
                 JournalError::OtherVersion { path: self.path.to_owned(), line: self.taken, why: error.to_string() }
             }
@@ -236,7 +238,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Minimum number of lines that follow.
+    /// Returns the minimum number of lines that must follow.
     fn seal(&mut self, header: &Header) -> Result<usize, JournalError> {
         if !header.is_sealed() {
             return Ok(0);
@@ -301,7 +303,7 @@ impl<S: Step> Contents<S> {
         self.records.iter_mut().for_each(|record| record.kept = true);
     }
 
-    /// Resuming an undo appends another line.
+    /// Notes that an undo begins. Resuming one appends another such line.
     fn begin_undoing(&mut self) {
         if !self.undoing {
             self.records.iter_mut().for_each(Record::settle);
@@ -315,14 +317,14 @@ impl<S: Step> Contents<S> {
     }
 }
 
-/// Returns true if a process that died may have left this end of a file. A complete line with another byte instead of
-/// its newline is damage.
+/// Returns `true` if a process that died may have left this end of a file. A complete line with another byte in place
+/// of its newline is damage.
 fn is_torn(end: &[u8], form: LineForm) -> bool {
     let Some((_, line)) = end.split_last() else { return true };
     form == LineForm::Plain || form.content(line).is_err()
 }
 
-/// A later format may have other lines, so its number is checked before anything else is read.
+/// Checks the format before anything else is read, because a later format may have other lines.
 fn check_format(path: &Path, first: &[u8], form: LineForm) -> Result<(), JournalError> {
     let value: serde_json::Value = serde_json::from_slice(first).unwrap_or_default();
     match value.pointer("/header/format").and_then(serde_json::Value::as_u64) {

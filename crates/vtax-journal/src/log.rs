@@ -1,4 +1,4 @@
-//! The open file of a journal.
+//! Open file of a journal.
 
 use std::{
     fs::{self, File},
@@ -14,27 +14,27 @@ use crate::{
     step::Step,
 };
 
-/// A line to write for a step that is stored elsewhere.
+/// Line to write for a step that is stored elsewhere.
 type Entry<'a, S> = JournalLine<&'a S, &'a <S as Step>::Receipt>;
 
-/// The file, to which lines are appended.
+/// File to which lines are appended.
 #[derive(Debug)]
 pub(crate) struct Log<S> {
     file: File,
     path: PathBuf,
     form: LineForm,
     header: Header,
-    /// The lines below the header and the seal.
+    /// Lines below the header and the seal.
     body: Vec<u8>,
-    /// The bytes up to the end of the last line that was written in full.
+    /// Number of bytes up to the end of the last line that was written completely.
     whole: u64,
-    /// A write has failed, and what it left behind could not be removed.
+    /// Set if a write has failed and its remains could not be removed.
     torn: bool,
     steps: PhantomData<S>,
 }
 
 impl<S: Step> Log<S> {
-    /// A new file with this header. It gets its name when it is complete. `directory` is where it will be.
+    /// Creates a file with this header in `directory`. It gets its name when it is complete.
     pub(crate) fn create(directory: &Directory, path: PathBuf, header: Header) -> Result<Self, JournalError> {
         let form = LineForm::Checked;
         let content = content::<S>(&header, &[], form).map_err(|error| directory::io("write", &path)(error.into()))?;
@@ -43,7 +43,7 @@ impl<S: Step> Log<S> {
         Ok(Log { file, path, form, header, body: Vec::new(), whole, torn: false, steps: PhantomData })
     }
 
-    /// For a file with this content, whose last line may be incomplete.
+    /// Continues a file with these contents. An incomplete last line is removed.
     pub(crate) fn resume(
         file: File,
         path: PathBuf,
@@ -62,7 +62,7 @@ impl<S: Step> Log<S> {
         &self.header
     }
 
-    /// Writes all lines with one `write`. If that fails, none of them is in the file.
+    /// Writes all lines with one `write`. If that fails, none of them stays in the file.
     pub(crate) fn append<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
     where
         S: 'a,
@@ -71,10 +71,11 @@ impl<S: Step> Log<S> {
         self.add(&buffer, false)
     }
 
-    /// As [`Log::seal`], for steps that have not begun.
+    /// Like [`Log::seal`], for steps that have not begun.
     ///
     /// # Errors
-    /// [`JournalError::Full`] if the file would become too long to have room for what follows from these steps.
+    /// [`JournalError::Full`] if the file would become too long to have room for the lines that follow from these
+    /// steps.
     pub(crate) fn intend<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
     where
         S: 'a,
@@ -86,8 +87,8 @@ impl<S: Step> Log<S> {
         self.add_sealed(&buffer)
     }
 
-    /// Replaces the file by one that has these lines too, and that is sealed: if a line of it is lost later, that is seen. It
-    /// is on the disk afterwards. If this fails, the file is as before.
+    /// Replaces the file with one that also has these lines, and that is sealed, so that the loss of a line is detected
+    /// later. The new file is on the disk when this returns. On failure, the file is unchanged.
     pub(crate) fn seal<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
     where
         S: 'a,
@@ -96,7 +97,7 @@ impl<S: Step> Log<S> {
         self.add_sealed(&buffer)
     }
 
-    /// Replaces the file by a sealed one that has only these lines. If this fails, the file is as before.
+    /// Replaces the file with a sealed one that has only these lines. On failure, the file is unchanged.
     pub(crate) fn rewrite<'a>(&mut self, lines: impl IntoIterator<Item = Entry<'a, S>>) -> Result<(), JournalError>
     where
         S: 'a,
@@ -105,7 +106,7 @@ impl<S: Step> Log<S> {
         self.replace(body)
     }
 
-    /// Bytes up to the end of the last line.
+    /// Returns the number of bytes up to the end of the last line.
     pub(crate) fn length(&self) -> u64 {
         self.whole
     }
@@ -146,7 +147,7 @@ impl<S: Step> Log<S> {
             self.whole += buffer.len() as u64;
         } else {
             self.torn = true;
-            // If this fails, the next call tries it again before it writes.
+            // If this fails, the next call retries it before it writes.
             let _ = self.mend();
         }
         written
@@ -157,7 +158,7 @@ impl<S: Step> Log<S> {
         self.directory()?.sync()
     }
 
-    /// Removes what a failed write has left. A new line must not be appended to half of another.
+    /// Removes the remains of a failed write: a new line must not be appended to half of another.
     fn mend(&mut self) -> Result<(), JournalError> {
         if self.torn {
             self.file.set_len(self.whole).map_err(directory::io("truncate", &self.path))?;
@@ -184,7 +185,7 @@ impl<S: Step> Log<S> {
     }
 }
 
-/// The whole file: the header, how many lines follow, and those.
+/// Returns the whole file: the header, the number of lines that follow, and these lines.
 fn content<S: Step>(header: &Header, body: &[u8], form: LineForm) -> Result<Vec<u8>, serde_json::Error> {
     let lines = body.iter().filter(|byte| **byte == b'\n').count();
     let mut content = Vec::new();
@@ -195,7 +196,7 @@ fn content<S: Step>(header: &Header, body: &[u8], form: LineForm) -> Result<Vec<
 }
 
 /// Writes a new file next to the journal, locks and syncs it, and renames it to the journal's name. Readers wait for
-/// the directory's lock in the meantime, so that nobody finds the journal without its lock.
+/// the directory's lock in the meantime, so none of them finds the journal without its lock.
 fn renamed(directory: &Directory, path: &Path, content: &[u8]) -> Result<File, JournalError> {
     let (mut file, draft) = directory.begin_draft()?;
     let written = directory::claim(&file, &draft)
@@ -249,7 +250,7 @@ mod tests {
         Log::create(&entered, directory.join("rack.journal"), header()).expect("there is room")
     }
 
-    /// The rest of the line stood before the next one, and made both of them a damaged line.
+    /// The remains stayed in front of the next line, so that both together were one damaged line.
     #[test]
     fn leftovers_of_a_failed_write_are_removed_before_the_next_line() {
         let directory = tempfile::tempdir().expect("a folder");
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The old file stays if the new one can't be written, and the lock is on the one that has the name.
+    /// The old file stays if the new one can't be written, and the lock is on the file that has the name.
     #[test]
     fn a_seal_replaces_the_file_or_leaves_it() {
         let directory = tempfile::tempdir().expect("a folder");
@@ -289,7 +290,7 @@ mod tests {
         assert!(sealed.lines().nth(1).expect("the seal").ends_with("{\"sealed\":2}"), "{sealed}");
         let other = OpenOptions::new().write(true).open(&log.path).expect("it is there");
         assert!(!directory::claim(&other, &log.path).expect("a lock"), "the log has it");
-        // A directory in the place of the draft can't be removed as a file.
+        // A directory in place of the draft can't be removed as a file.
         fs::create_dir(directory.path().join(".new.draft")).expect("ours");
         assert!(log.seal([JournalLine::Kept]).is_err());
         assert_eq!(fs::read_to_string(&log.path).expect("it is there"), sealed);

@@ -1,4 +1,4 @@
-//! The process that started a job.
+//! Process that started a job.
 
 use std::{
     fs,
@@ -7,12 +7,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The process that created a journal, for people to read. Only the lock shows whether this process is alive.
+/// Process that created a journal, for people to read. Only the lock shows whether it is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub pid: u32,
-    /// The start of the process in clock ticks since boot (field 22 of `/proc/PID/stat`). The kernel uses
-    /// pids again; the pid and the start together name one process for good.
+    /// Start of the process in clock ticks since boot (field 22 of `/proc/PID/stat`). The kernel reuses pids; pid and
+    /// start together identify one process.
     pub started: u64,
     pub command: String,
     /// Creation time of the journal, in seconds since 1970.
@@ -20,7 +20,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns this process as owner.
+    /// Returns this process as the owner.
     pub fn current() -> Owner {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         Owner {
@@ -32,8 +32,8 @@ impl Owner {
     }
 }
 
-/// Reads the start after the last parenthesis. The second field, the program's name, is in parentheses and
-/// may contain anything.
+/// Parses the start time, after the last parenthesis. The second field, the program's name, is in parentheses and may
+/// contain anything.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()

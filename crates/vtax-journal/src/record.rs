@@ -1,19 +1,19 @@
-//! A journal's record of one step.
+//! Record of one step in a journal.
 
 use crate::{
     batch::BatchId,
     step::{Step, Undone},
 };
 
-/// A step and its state.
+/// Step and its state.
 #[derive(Debug)]
 pub struct Record<S: Step> {
     pub step: S,
     pub batch: BatchId,
-    /// True if it may outlive the process that did it.
+    /// Set if it may outlive the process that executed it.
     pub kept: bool,
     pub progress: StepProgress<S::Receipt>,
-    /// It was undone with its batch, before the undoing of the whole journal began.
+    /// Set if it was undone with its batch, before the undo of the whole journal began.
     pub(crate) settled: bool,
 }
 
@@ -27,19 +27,19 @@ impl<S: Step> Record<S> {
     }
 }
 
-/// The state of a step.
+/// State of a step.
 #[derive(Debug)]
 pub enum StepProgress<R> {
-    /// The step was about to begin, and may have begun.
+    /// The step is about to begin, or may have begun.
     Intended,
-    /// The step was done, with this receipt.
+    /// The step is done, with this receipt.
     Done(R),
-    /// The step was undone.
+    /// The step is undone.
     Undone(Undone),
 }
 
 impl<R> StepProgress<R> {
-    /// The step's receipt, if it is done.
+    /// Returns the receipt of the step if it is done.
     pub fn receipt(&self) -> Option<&R> {
         match self {
             StepProgress::Done(receipt) => Some(receipt),

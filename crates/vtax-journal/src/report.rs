@@ -1,29 +1,28 @@
-//! The result of undoing.
+//! Result of an undo.
 
 use std::iter::Sum;
 
 use crate::step::{Step, Undone};
 
-/// The result of undoing the steps of a journal or a batch. Those that an interrupted call
-/// has undone before count too.
+/// Result of undoing the steps of a journal or a batch, including those that an interrupted earlier call has undone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoReport {
-    /// Steps whose change was there and was undone.
+    /// Number of steps whose change was found and undone.
     pub reverted: usize,
-    /// Steps that had nothing to undo.
+    /// Number of steps that had nothing to undo.
     pub already_gone: usize,
-    /// Steps whose change disappeared with the object that contained it.
+    /// Number of steps whose change disappeared with the object that contained it.
     pub contained: usize,
-    /// Steps whose change someone else has replaced by another, which was left as it is.
+    /// Changes by others that replaced those of steps, and were left unchanged.
     pub foreign: Vec<ForeignChange>,
 }
 
-/// Another program's change that replaced ours.
+/// Change by another program that replaced ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignChange {
-    /// The step's description.
+    /// Description of the step.
     pub step: String,
-    /// The value found instead of the step's change.
+    /// Value found instead of the step's change.
     pub found: String,
 }
 

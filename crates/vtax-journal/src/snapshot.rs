@@ -1,4 +1,4 @@
-//! Reads journals without changing them.
+//! Reading of journals without changing them.
 
 use std::{fmt, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     step::Step,
 };
 
-/// A journal as it was when it was read.
+/// Journal at the time when it was read.
 #[derive(Debug)]
 pub struct Snapshot<S: Step> {
     pub id: String,
@@ -29,10 +29,10 @@ pub struct Snapshot<S: Step> {
 pub enum JournalState {
     /// A living process has locked it.
     Alive,
-    /// It is meant to outlive its process, until someone undoes it by name. Once that has begun, it is alive or
-    /// abandoned like any other.
+    /// It may outlive its process until someone undoes it by name. Once that undo has begun, it is alive or abandoned
+    /// like any other.
     Kept,
-    /// Its owner is dead, and what it made must be undone.
+    /// Its owner is dead, and its changes must be undone.
     Abandoned,
 }
 
@@ -60,7 +60,7 @@ impl<S: Step> Snapshot<S> {
         let path = directory.file(id)?;
         let missing = || JournalError::Missing { id: id.to_owned(), directory: directory.path().to_owned() };
         let file = record::open(&path, RecordUse::Read)?.ok_or_else(missing)?;
-        // Tries the lock before it reads the contents. If the owner ends in between, it has already written everything.
+        // The lock is tried before the contents are read. If the owner ends in between, everything is already written.
         let free = directory::claim(&file, &path)?;
         let bytes = record::read_open(&file, &path, LONGEST)?;
         let contents = Contents::<S>::parse(&path, &bytes)?;
@@ -73,17 +73,17 @@ impl<S: Step> Snapshot<S> {
     }
 }
 
-/// The first line of a journal whose other lines may be damaged. None if that line can't be read either.
+/// Returns the first line of a journal whose other lines may be damaged; `None` if that line can't be read either.
 pub fn read_header(directory: &Path, id: &str) -> Option<Header> {
     let directory = Directory::enter(directory).ok()?;
     let path = directory.file(id).ok()?;
     line::header(&path, &record::read(&path, LONGEST).ok()??)
 }
 
-/// The names in a directory, each with its journal or the error of reading it.
+/// Names in a directory, each with its journal or the error of reading it.
 pub type Scan<S> = Vec<(String, Result<Snapshot<S>, JournalError>)>;
 
-/// Reads every journal of a directory, by name. One that can't be read doesn't hide the others.
+/// Reads every journal of a directory, sorted by name. One that can't be read doesn't hide the others.
 pub fn scan<S: Step>(directory: &Path) -> Result<Scan<S>, JournalError> {
     let directory = Directory::enter(directory)?;
     let ids = directory.ids()?.into_iter();

@@ -14,7 +14,7 @@ use vtax_journal::{
 
 type Values = BTreeMap<u8, u32>;
 
-/// Settings with values, and what a journal's file was at each change of one.
+/// Settings with values, and the journal's file at each change of one.
 #[derive(Debug, Default)]
 struct World {
     values: Values,
@@ -22,9 +22,9 @@ struct World {
     fail_read_back: Option<u32>,
     fail_undo: Option<u32>,
     file: PathBuf,
-    /// The values after each change, with the file as it was then. The first are those before any change.
+    /// Values after each change, with the file at that time. The first entry precedes all changes.
     history: Vec<(Vec<u8>, Values)>,
-    /// The file before it was removed.
+    /// File before it was removed.
     last: Vec<u8>,
 }
 
@@ -101,8 +101,8 @@ impl World {
         self.history.push((fs::read(&self.file).unwrap_or_default(), self.values.clone()));
     }
 
-    /// The files that a killed process may have left, with the values then. An action comes before its line. Lines are
-    /// appended, or the file is replaced as a whole.
+    /// Returns the files that a killed process may have left, with the values at that time. An action precedes its
+    /// line. Lines are appended, or the file is replaced as a whole.
     fn moments(&self) -> Vec<(&[u8], &Values)> {
         let mut moments = Vec::new();
         for (index, (file, values)) in self.history.iter().enumerate() {
@@ -116,7 +116,7 @@ impl World {
         moments
     }
 
-    /// A batch that changes these settings, with values that no other batch has.
+    /// Returns a batch that changes these settings to values that no other batch has.
     fn plan(&self, keys: &[u8], number: usize) -> Vec<Set> {
         let mut values = self.values.clone();
         let step = |(index, key): (usize, &u8)| {
@@ -209,7 +209,7 @@ fn further_steps_are_a_part_of_the_last_batch() {
     let mut journal = open(directory.path());
     let sizes: Vec<_> = journal.batches().map(|batch| (batch.records.len(), batch.is_abandoned())).collect();
     assert_eq!(sizes, [(1, false), (4, true)]);
-    // With the one that was undone when its extension failed.
+    // Includes the step that was undone when its extension failed.
     assert_eq!(journal.undo_batch(batch(2), &mut world).expect("nothing fails").reverted, 3);
     assert_eq!(world.values, Values::from([(0, 1000), (1, 1), (2, 2), (3, 3)]));
 }
@@ -226,7 +226,7 @@ fn an_earlier_batch_is_undone_alone() {
     assert_eq!(journal.undo_batch(batch(1), &mut world).expect("nothing fails").reverted, 2);
     assert_eq!(world.values, Values::from([(0, 0), (1, 1), (2, 2000), (3, 2001)]));
     assert_eq!(states(&journal), [BatchState::Undone, BatchState::Done]);
-    // Again, after another process has taken over.
+    // The same holds after another process has taken over.
     drop(journal);
     assert_eq!(Snapshot::<Set>::read(directory.path(), "tuning").unwrap().state, JournalState::Kept);
     let mut journal = open(directory.path());
@@ -268,7 +268,7 @@ fn keeping_holds_for_the_batches_before_it() {
     assert_eq!(abandoned(&open(directory.path())), [true, false, false]);
 }
 
-/// Undone in the other order, the value of the first batch came back at the end, and not the one from before.
+/// When the two were undone in the other order, the value of the first batch was restored instead of the original one.
 #[test]
 fn a_value_that_two_batches_changed_is_restored_by_the_later_one_first() {
     let directory = tempfile::tempdir().unwrap();
@@ -290,7 +290,7 @@ fn a_value_that_two_batches_changed_is_restored_by_the_later_one_first() {
     assert_eq!(world.values, before());
 }
 
-/// A modification of a journal.
+/// Modification of a journal.
 #[derive(Debug, Clone)]
 enum Event {
     /// A batch; perhaps one of its steps fails.
@@ -301,7 +301,7 @@ enum Event {
     },
     UndoBatch(usize),
     Keep,
-    /// Another process continues.
+    /// Another process takes over.
     Reopen,
 }
 
@@ -316,7 +316,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Lets all that happen, and undoes the journal. The world remembers the moments at which it changed.
+/// Executes all events, and undoes the journal. The world records the moments at which it changed.
 fn play(directory: &Path, events: &[Event]) -> World {
     let mut world = World::new(directory);
     let mut journal = create(directory);
@@ -344,7 +344,7 @@ fn play(directory: &Path, events: &[Event]) -> World {
     world
 }
 
-/// Resumes after a kill that has left this file: undoes half-done batches, or only opens the journal, and then undoes
+/// Resumes after a kill that left this file: undoes half-done batches, or only opens the journal, and then undoes
 /// everything. A file that a killed process can't have left is damaged.
 fn recover(file: &[u8], values: &Values) {
     for partial_first in [false, true] {
@@ -367,7 +367,7 @@ fn recover(file: &[u8], values: &Values) {
     }
 }
 
-/// Returns true if the file has fewer lines than it was sealed with.
+/// Returns `true` if the file has fewer lines than its seal states.
 fn is_cut(file: &[u8]) -> bool {
     let text = String::from_utf8_lossy(file);
     let seal = text.lines().nth(1).and_then(|line| line.split_once("{\"sealed\":")?.1.strip_suffix('}')?.parse().ok());
@@ -406,7 +406,7 @@ proptest! {
     }
 }
 
-/// An undoing that another process ends reports what the first one has found.
+/// An undo that another process completes also reports what the first one found.
 #[test]
 fn changes_by_another_program_are_kept_and_reported() {
     let directory = tempfile::tempdir().unwrap();
@@ -416,7 +416,7 @@ fn changes_by_another_program_are_kept_and_reported() {
     world.values.insert(1, 77);
     world.fail_undo = Some(1000);
     journal.undo(&mut world).expect_err("the first step is stuck");
-    // The value is read immediately, so that a later one isn't mistaken for the one that was found.
+    // The value found is recorded immediately, so that a later one isn't mistaken for it.
     (world.fail_undo, world.values) = (None, Values::from([(0, 1000), (1, 78), (2, 2), (3, 3)]));
     let journal = open(directory.path());
     let report = journal.undo(&mut world).expect("that is not an error");
@@ -452,7 +452,7 @@ fn a_number_of_a_batch_is_read_as_it_is_printed() {
     }
 }
 
-/// A step with a long description, so that few of them make a long journal.
+/// Step with a long description, so that a few of them make a long journal.
 #[derive(Debug, Serialize, Deserialize)]
 struct Bulky {
     text: String,

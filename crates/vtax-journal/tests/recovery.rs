@@ -9,10 +9,10 @@ use vtax_journal::{
     scan,
 };
 
-/// Named boxes, some inside others, that fail on demand.
+/// Named boxes, some inside others, whose changes fail on demand.
 #[derive(Debug, Default, Clone)]
 struct World {
-    /// Each box's name, and the box that contains it.
+    /// Name of each box, with the box that contains it.
     boxes: BTreeMap<usize, Option<usize>>,
     fail_apply: Option<usize>,
     fail_read_back: Option<usize>,
@@ -62,7 +62,7 @@ impl Step for Make {
     }
 }
 
-/// Boxes 0 and 3 are outer boxes; 1, 2, 4 and 5 are inside them.
+/// Returns a job with the outer boxes 0 and 3, which contain 1 and 2, and 4 and 5.
 fn job() -> Vec<Make> {
     (0..6).map(|name| Make { name, within: (name % 3 != 0).then_some(name - name % 3) }).collect()
 }
@@ -71,7 +71,7 @@ fn create(directory: &Path) -> Journal<Make> {
     Journal::create(directory, "rack", "test", &"the rack").expect("a free name")
 }
 
-/// A journal whose job is done.
+/// Returns a journal whose job is done.
 fn done(directory: &Path, world: &mut World) -> Journal<Make> {
     let mut journal = create(directory);
     journal.execute(job(), world).expect("nothing fails");
@@ -151,8 +151,8 @@ fn every_undo_error_is_reported() {
     );
 }
 
-/// The states of the world after each line that the journal writes after the intents: six steps done, the line that
-/// marks the beginning of the undoing, then six steps undone.
+/// Returns the world after each line that the journal writes after the intents: six steps done, the line that marks the
+/// beginning of the undo, then six steps undone.
 fn history() -> Vec<World> {
     let mut world = World::default();
     let mut history = vec![world.clone()];
@@ -168,7 +168,7 @@ fn history() -> Vec<World> {
     history
 }
 
-/// The bytes of a journal whose job was done, and then undone except for the last step.
+/// Returns the bytes of a journal whose job was done, and then undone except for the last step.
 fn whole_file() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let mut world = World { fail_undo: vec![0], ..World::default() };
@@ -177,7 +177,7 @@ fn whole_file() -> Vec<u8> {
     fs::read(directory.path().join("rack.journal")).unwrap()
 }
 
-/// The same file as written by the first version.
+/// Returns the same file as written by the first version.
 fn former_file() -> Vec<u8> {
     let whole = whole_file();
     let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| &line[9..]);
@@ -187,7 +187,7 @@ fn former_file() -> Vec<u8> {
     text.replacen("{\"format\":4", "{\"format\":1", 1).into_bytes()
 }
 
-/// The same file as written by the second or the third version.
+/// Returns the same file as written by the second or the third version.
 fn later_file(format: u32) -> Vec<u8> {
     let format = format!("{{\"format\":{format}");
     let former = String::from_utf8(former_file()).unwrap().replacen("{\"format\":1", &format, 1);
@@ -202,7 +202,7 @@ fn a_kill_at_any_byte_is_recovered() {
     }
 }
 
-/// A file with fewer than these lines was never left by a killed process.
+/// Recovers from a kill at each byte. No killed process leaves a file with fewer lines than `sealed`.
 fn recover_at_any_byte(bytes: &[u8], sealed: usize) {
     println!("a kill at {} bytes", bytes.len() + 1);
     let history = history();
@@ -232,7 +232,7 @@ fn recover_at_any_byte(bytes: &[u8], sealed: usize) {
     }
 }
 
-/// Every reader reports it, nobody overwrites it, and it is kept.
+/// Checks that every reader reports the damage, and that the file is set aside with its contents.
 fn is_damaged(bytes: &[u8]) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("rack.journal"), bytes).unwrap();
@@ -255,8 +255,8 @@ fn assert_damaged(directory: &Path, what: &str) {
     assert_eq!(journals(directory), 0);
 }
 
-/// A confirmed batch has no line that may be lost: `clean` took a kept job for an abandoned one, and a batch whose intents were
-/// cut was undone in part, without a word.
+/// A confirmed batch has no line that may be lost: `clean` took a kept job for an abandoned one, and a batch whose
+/// intents were truncated was silently undone in part.
 #[test]
 fn a_cut_at_any_byte_of_what_is_kept_is_damage() {
     let directory = tempfile::tempdir().unwrap();
@@ -274,7 +274,7 @@ fn a_cut_at_any_byte_of_what_is_kept_is_damage() {
     }
 }
 
-/// Puts something at a path.
+/// Function that puts something at a path.
 type Put<'a> = &'a dyn Fn(&Path);
 
 #[test]
@@ -302,7 +302,7 @@ fn a_journal_that_is_not_a_regular_file_is_damaged() {
     }
 }
 
-/// Regression test: it still counted as kept, and recovery did not continue.
+/// Regression test: the job still counted as kept, and recovery did not continue.
 #[test]
 fn a_kept_job_whose_undoing_was_killed_is_abandoned() {
     let directory = tempfile::tempdir().unwrap();
@@ -352,7 +352,8 @@ fn damage_is_named_by_file_and_line() {
     assert!(matches!(error, JournalError::Format { found: 9, .. }), "{error}");
 }
 
-/// A newer vtax knows steps that this one doesn't. Its objects may be in use, so it must not be mistaken for damage.
+/// A newer vtax has steps unknown to this one. Their objects may be in use, so the journal must not be mistaken for a
+/// damaged one.
 #[test]
 fn a_line_that_another_version_wrote_isnt_damage() {
     let directory = tempfile::tempdir().unwrap();
@@ -444,7 +445,7 @@ proptest! {
     }
 }
 
-/// The bytes that matter most: the ends of lines, and what makes a line of the version before.
+/// The bytes that matter most: line endings, and those that distinguish a line of the previous version.
 #[test]
 fn a_changed_end_or_begin_of_a_line_is_seen() {
     let whole = whole_file();

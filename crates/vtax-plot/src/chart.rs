@@ -58,7 +58,7 @@ macro_rules! charts {
                 }
             }
 
-            /// Number of figures, including those that cannot be drawn.
+            /// Returns the number of figures, including those that cannot be drawn.
             pub(crate) fn figures(&self) -> usize {
                 match self {
                     $(Chart::$kind(chart) => chart.figures(),)*

@@ -8,14 +8,14 @@ use std::{
 
 use rquickjs::{CatchResultExt as _, CaughtError, Context, Ctx, FromJs, Function, Promise, Runtime};
 
-/// Built by `scripts/vega.sh`.
+/// Drawing library, built by `scripts/vega.sh`.
 const LIBRARY: &str = include_str!("../bundle/draw.min.js");
 
-/// Memory limit: four times the need of a chart with the maximum number of figures. QuickJS is known to crash at this
-/// limit in rare cases, so it is the last guard, behind the number of figures.
+/// Memory limit: four times the memory for a chart with the maximum number of figures. QuickJS is known to crash at
+/// this limit in rare cases, so the limit on the number of figures comes first.
 const MOST_MEMORY: usize = 512 << 20;
 
-/// Stack limit: less than the stack of a Rust thread, since what lies above it on the stack is not counted.
+/// Stack limit: less than the stack of a Rust thread, because the frames above QuickJS's own aren't counted.
 const MOST_STACK: usize = 1 << 20;
 
 /// Failure of the library.
@@ -40,7 +40,7 @@ pub(crate) struct VegaEngine {
 }
 
 impl VegaEngine {
-    /// Loads the library.
+    /// Loads the library into a new engine.
     pub(crate) fn load() -> Result<VegaEngine, VegaFault> {
         let runtime = Runtime::new().map_err(VegaFault::thrown)?;
         runtime.set_max_stack_size(MOST_STACK);

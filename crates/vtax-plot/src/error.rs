@@ -1,6 +1,6 @@
 //! Errors of drawing.
 
-/// Chart that could not be drawn.
+/// Reason why a chart could not be drawn.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say it")]

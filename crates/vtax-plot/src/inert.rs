@@ -1,4 +1,4 @@
-//! Untrusted text, made into one line of visible characters.
+//! Conversion of untrusted text to one line of visible characters.
 //!
 //! Vega escapes XML markup. It doesn't escape characters that a reader cannot see: control characters, which are
 //! invalid in XML, and those that change the writing direction.
@@ -30,11 +30,11 @@ fn visible(character: char) -> Cow<'static, str> {
     }
 }
 
-/// Returns `true` if a character has no glyph, by the tables of the standard library, which quotes such characters.
+/// Returns `true` if a character has no glyph, by the tables of the standard library, which escapes such characters.
 fn is_hidden(character: char) -> bool {
     match character {
         ' '..='~' => false,
-        // After another character, a combining accent is not quoted.
+        // After another character, a combining accent is not escaped.
         _ => {
             let noncharacter = matches!(u32::from(character) & 0xfffe, 0xfffe);
             noncharacter || ["x", character.encode_utf8(&mut [0; 4])].concat().escape_debug().count() > 2

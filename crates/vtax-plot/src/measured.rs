@@ -7,7 +7,7 @@ use crate::inert::{inert, prose};
 pub struct Heading {
     /// Short title.
     pub title: String,
-    /// Summary of some sentences: what is compared, and the result.
+    /// Summary of a few sentences: what is compared, and the result.
     pub summary: String,
 }
 
@@ -83,8 +83,8 @@ pub struct Measured {
     pub value: f64,
     /// Confidence interval, in the unit of the figure.
     pub interval: Option<Reach>,
-    /// Drawn part of the interval, if it is cut: with few rounds it may be a thousand times the figure, and the axis
-    /// would show nothing else.
+    /// Drawn part of the interval, if it is cut: with few rounds it may be a thousand times the figure, and would fill
+    /// the whole axis.
     pub cut: Option<Reach>,
 }
 
@@ -135,7 +135,7 @@ const LARGEST: f64 = 1e15;
 /// Values below this are drawn as zero.
 const SMALLEST: f64 = 1e-12;
 
-/// Returns the figure with as many digits as a picture can show; `None` if it cannot be drawn.
+/// Returns the figure with the digits that a picture can show; `None` if it cannot be drawn.
 pub(crate) fn drawable(value: f64) -> Option<f64> {
     let tidy = || format!("{value:.5e}").parse().ok();
     match value.abs() {
@@ -157,7 +157,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Removes trailing zeros, adds thousands separators, and uses a minus that is as wide as a plus.
+/// Removes trailing zeros, adds thousands separators, and uses a minus sign that is as wide as a plus sign.
 fn grouped(digits: &str) -> String {
     let (whole, rest) = digits.split_once('.').unwrap_or((digits, ""));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("−", whole));

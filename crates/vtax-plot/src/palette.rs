@@ -1,15 +1,15 @@
 //! Colours and font. A colour has one meaning in all charts of a report: a method, or a verdict.
 //!
-//! The colours of methods are the result of a search: in each theme the smallest distance between two of them in OKLab,
-//! with normal vision and with Machado's model of missing red, green or blue cones, is at least 0.09; none is nearly
-//! black or white; and each contrasts with the background by 3:1 or more (WCAG 1.4.11). Shapes and dashes carry the same
+//! The colours of methods were found by a search. In each theme, the smallest distance between two of them in OKLab is
+//! at least 0.09, with normal vision and with Machado's model of missing red, green or blue cones; none is nearly black
+//! or white; and each has a contrast of 3:1 or more with the background (WCAG 1.4.11). Shapes and dashes carry the same
 //! information without colour, and distinguish methods that share a colour.
 
 use std::collections::HashMap;
 
 use crate::inert::inert;
 
-/// Font list. Browsers have the first font only if the reader does; the PNG's fonts are found by it.
+/// Font list. Browsers use the first font only if the reader has it; in PNGs, the embedded font is found by that name.
 pub(crate) const FONT: &str =
     "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
@@ -22,12 +22,12 @@ pub enum Theme {
     Dark,
 }
 
-/// The first is the baseline's: a grey, because it is what the others are compared with.
+/// Colours of slots. The first is that of the baseline: a grey, because the others are compared with it.
 const LIGHT: [&str; 8] = ["#737780", "#23a66f", "#d87a16", "#1b5794", "#df0723", "#911312", "#2b59fe", "#b777ce"];
 const DARK: [&str; 8] = ["#9298a1", "#14885a", "#ef9642", "#8ed8f3", "#ea0024", "#d0dc5e", "#4588fd", "#bb2bbc"];
 
-/// Slots of methods in the palette: a method has the same colour, shape and dashes in all charts of a report. Slot 0 is the
-/// baseline's.
+/// Slots of methods in the palette: a method has the same colour, shape and dashes in all charts of a report. Slot 0 is
+/// the baseline's.
 #[derive(Clone, Debug, Default)]
 pub struct MethodSlots(HashMap<String, usize>);
 
@@ -47,7 +47,7 @@ impl MethodSlots {
 /// Number of slots with separate colours.
 pub(crate) const SLOTS: usize = LIGHT.len();
 
-/// Verdict that has a colour. Orange and blue stay apart for all readers, and text in them is readable.
+/// Verdict that has a colour. All readers can distinguish orange and blue, and text in them is readable.
 #[derive(Clone, Copy)]
 pub(crate) enum Meaning {
     Worse,
@@ -79,23 +79,23 @@ impl Meaning {
     }
 }
 
-/// Vega's names of shapes. There are as many as colours with the baseline's, but the colours of other methods are one
-/// fewer, so that two methods with the same colour have two shapes.
+/// Vega's names of shapes. There are as many as colours, but methods other than the baseline have one colour fewer, so
+/// that two methods with the same colour have different shapes.
 const SHAPES: [&str; 8] =
     ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"];
 
-/// Dash patterns of lines, likewise.
+/// Dash patterns of lines, assigned like shapes.
 const DASHES: [&[u32]; 8] =
     [&[1, 0], &[6, 3], &[2, 2], &[8, 3, 2, 3], &[12, 3], &[4, 2, 1, 2, 1, 2], &[10, 2, 4, 2], &[3, 5]];
 
 /// Colour of text and axes: that of the page's text.
 pub(crate) const INK: &str = "currentColor";
 
-/// Background, for cut-outs of a shape. `Canvas` is the browser's own.
+/// Background, for the outline of a shape. `Canvas` is the browser's own.
 pub(crate) const GROUND: &str = "var(--plot-ground, Canvas)";
 
-/// Returns the colour of a method's slot, which the page's style sets by theme; without one, it is the light theme's.
-/// Slot 0 is the baseline's, and no other method has its grey.
+/// Returns the colour of a method's slot, which the page's style sets by theme; without a style, it is that of the
+/// light theme. Slot 0 is the baseline's, and no other method has its grey.
 pub(crate) fn colour(slot: usize) -> String {
     let index = if slot == 0 { 0 } else { 1 + (slot - 1) % (LIGHT.len() - 1) };
     format!("var(--plot-{}, {})", index + 1, LIGHT[index])
@@ -112,7 +112,7 @@ pub(crate) fn dash(slot: usize) -> &'static [u32] {
 }
 
 impl Theme {
-    /// Colour of text and axes.
+    /// Returns the colour of text and axes.
     pub(crate) fn ink(self) -> &'static str {
         match self {
             Theme::Light => "#1b1d22",
@@ -120,7 +120,7 @@ impl Theme {
         }
     }
 
-    /// Colour of the background.
+    /// Returns the colour of the background.
     pub(crate) fn ground(self) -> &'static str {
         match self {
             Theme::Light => "#ffffff",
@@ -135,7 +135,7 @@ impl Theme {
         }
     }
 
-    /// Replaces all colours that depend on a page by this theme's.
+    /// Replaces all colours that depend on a page with those of this theme.
     pub(crate) fn applied(self, text: &str) -> String {
         let text = text.replace(INK, self.ink()).replace(GROUND, self.ground());
         let text = Meaning::ALL.into_iter().fold(text, |text, one| text.replace(&one.colour(), one.in_theme(self)));
@@ -155,7 +155,7 @@ impl Theme {
 mod tests {
     use super::*;
 
-    /// Relative luminance (WCAG).
+    /// Returns the relative luminance (WCAG).
     fn luminance(hex: &str) -> f64 {
         let channel = |at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;
         let linear = |c: f64| if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };

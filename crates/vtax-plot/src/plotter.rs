@@ -10,10 +10,10 @@ use crate::{
     svg::Svg,
 };
 
-/// Maximum number of figures: with more marks, no browser shows the file smoothly.
+/// Maximum number of figures: with more marks, browsers don't display the file smoothly.
 const MOST_FIGURES: usize = 10_000;
 
-/// Time limit: hundreds of times the time of a usual chart.
+/// Time limit: hundreds of times the duration for a typical chart.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Draws charts. It loads the library once, so use one plotter for all charts of a report.

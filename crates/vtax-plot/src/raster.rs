@@ -1,4 +1,4 @@
-//! Conversion of SVG to PNG with an embedded font: the fonts of the system don't affect a picture.
+//! Conversion of SVG to PNG with an embedded font, so that pictures don't depend on the fonts of the system.
 
 use std::sync::{Arc, LazyLock};
 

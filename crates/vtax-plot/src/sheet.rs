@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Paper {
     width: f64,
     left: f64,
-    /// Number of characters of a line of notes.
+    /// Maximum number of characters in a line of notes.
     line: usize,
 }
 
@@ -22,13 +22,13 @@ const MARGIN: f64 = 8.0;
 impl Paper {
     /// Column of a page, or of paper with 12-pixel text, for charts without axes.
     pub(crate) const PAGE: Paper = Paper { width: 680.0, left: MARGIN, line: 100 };
-    /// The same with an axis. Labels are measured in one font; a wider one that a reader may have needs an eighth more.
-    /// Notes fit a phone, to which the live chart shrinks.
+    /// The same with an axis. Labels are measured in one font; with a wider font of a reader, they need an eighth more.
+    /// Notes fit a phone, to whose width the live chart shrinks.
     const WITH_AXIS: Paper = Paper { width: 680.0, left: 24.0, line: 60 };
-    /// Phone in a reader's hand.
+    /// Screen of a phone.
     pub(crate) const PHONE: Paper = Paper { width: 340.0, left: MARGIN, line: 54 };
 
-    /// Width between the margins.
+    /// Returns the width between the margins.
     pub(crate) fn inner(self) -> f64 {
         self.width - self.left - MARGIN
     }
@@ -95,18 +95,18 @@ fn config() -> Value {
     })
 }
 
-/// Data of a single layer.
+/// Returns the data of a single layer.
 pub(crate) fn data(rows: impl IntoIterator<Item = Value>) -> Value {
     json!({"values": rows.into_iter().collect::<Vec<_>>()})
 }
 
-/// Names in the order of their first appearance.
+/// Returns names in the order of their first appearance.
 pub(crate) fn names<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     all.into_iter().map(inert).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// Scale and legend of a channel that distinguishes names by these values.
+/// Returns the scale and the legend of a channel that distinguishes names by these values.
 pub(crate) fn told_apart(field: &str, names: &[String], mut range: Vec<Value>) -> Value {
     // Vega-Lite rejects an empty range.
     range.extend(range.is_empty().then(|| json!(INK)));
@@ -114,12 +114,12 @@ pub(crate) fn told_apart(field: &str, names: &[String], mut range: Vec<Value>) -
     json!({"field": field, "type": "nominal", "scale": {"domain": names, "range": range}, "legend": legend})
 }
 
-/// Legend with as many columns as fit the width.
+/// Returns a legend with as many columns as fit the width.
 fn legend(names: &[String]) -> Value {
     const LETTER: usize = 7;
     const SYMBOL: usize = 40;
     let lengths = || names.iter().map(|name| name.chars().count().min(28));
-    // Columns are as wide as they need to be, so the width of most is between the mean and the largest.
+    // Columns are only as wide as necessary, so the width of most is between the mean and the maximum.
     let usual = (lengths().sum::<usize>() / names.len() + lengths().max().unwrap_or(0)) / 2;
     let column = usual * LETTER + SYMBOL;
     json!({"columns": {"expr": format!("max(1, floor(width / {column}))")}})
@@ -144,12 +144,13 @@ impl<'a> Methods<'a> {
         self.channel(|slot| json!(colour(slot)))
     }
 
-    /// Like [`colours`](Self::colours), for lines: the legend shows a piece of each.
+    /// Like [`colours`](Self::colours), for lines: the legend shows a piece of each line.
     pub(crate) fn line_colours(&self) -> Value {
         lined(self.colours())
     }
 
-    /// Filling of areas, which have no marks or dashes: pale where a colour occurs again. `None` if none does.
+    /// Returns the opacity of areas, which have no marks or dashes: areas that repeat a colour are pale. `None` if none
+    /// does.
     pub(crate) fn filling(&self) -> Option<Value> {
         let again = |slot: usize| slot >= SLOTS;
         let pale = |slot: usize| json!(if again(slot) { 0.3 } else { 1.0 });
@@ -173,7 +174,7 @@ fn lined(mut channel: Value) -> Value {
     channel
 }
 
-/// Selection of a name by a click on the legend; null without a legend.
+/// Returns the selection of a name by a click on the legend; empty without a legend.
 pub(crate) fn pick(field: &str, names: &[String]) -> Value {
     match names.len() {
         0 | 1 => json!([]),
@@ -181,7 +182,7 @@ pub(crate) fn pick(field: &str, names: &[String]) -> Value {
     }
 }
 
-/// Dims names that aren't selected.
+/// Returns the opacity that dims unselected names.
 pub(crate) fn faint(names: &[String], usual: f64) -> Value {
     match names.len() {
         0 | 1 => json!({"value": usual}),
@@ -189,20 +190,20 @@ pub(crate) fn faint(names: &[String], usual: f64) -> Value {
     }
 }
 
-/// Axis of figures. Vega uses as many decimals as the distance of the ticks requires.
+/// Returns the axis of figures. Vega uses as many decimals as the distance of the ticks requires.
 pub(crate) fn axis(quantity: &Quantity, figures: impl IntoIterator<Item = f64>) -> Value {
     let largest = figures.into_iter().map(f64::abs).fold(0.0, f64::max);
     let format = if largest >= 1e6 || (largest > 0.0 && largest < 1e-4) { "~s" } else { ",f" };
     json!({"title": quantity.title(), "format": format, "tickCount": 6, "labelFlush": false})
 }
 
-/// Tooltip of a mark: its name, and the figure in words.
+/// Returns the tooltip of a mark: its name, and the figure in words.
 pub(crate) fn tip() -> Value {
     json!([{"field": "n", "title": "of"}, {"field": "t", "title": "of "}])
 }
 
-/// Figure with its name as a row of data: `n` the name, `t` the words, `v` the value, `l` and `h` the interval. `None`
-/// if there is no value.
+/// Returns a figure and its name as a row of data: `n` the name, `t` the words, `v` the value, `l` and `h` the
+/// interval. `None` if there is no value.
 pub(crate) fn measured_row(name: &str, quantity: &Quantity, measured: &Measured) -> Option<Value> {
     let mut row = json!({"n": inert(name), "t": quantity.words(measured), "v": measured.value()?});
     if let Some(reach) = measured.reach() {
@@ -212,7 +213,7 @@ pub(crate) fn measured_row(name: &str, quantity: &Quantity, measured: &Measured)
     Some(row)
 }
 
-/// Noise floor behind the figures, which extend along `channel` (`x` or `y`).
+/// Returns the noise floor behind the figures, which extend along `channel` (`x` or `y`).
 pub(crate) fn noise(channel: &str, reach: Option<Reach>) -> Value {
     let Some(reach) = reach.and_then(Reach::drawable) else { return Value::Null };
     let mut encoding = json!({});
@@ -225,7 +226,7 @@ pub(crate) fn noise(channel: &str, reach: Option<Reach>) -> Value {
     })
 }
 
-/// Note for a chart that cuts some intervals.
+/// Returns the note for a chart that cuts some intervals.
 pub(crate) fn cut_note<'a>(figures: impl IntoIterator<Item = &'a Measured>) -> Option<&'static str> {
     figures.into_iter().any(|figure| figure.cut.is_some()).then_some("Very wide intervals are cut off.")
 }
@@ -234,7 +235,7 @@ pub(crate) fn noise_note(reach: Option<Reach>) -> Option<&'static str> {
     reach.and_then(Reach::drawable).map(|_| "Grey band: noise floor.")
 }
 
-/// Outline of a shape, which separates it from what lies below.
+/// Returns the outline of a shape, which separates it from marks below.
 pub(crate) fn halo() -> Value {
     json!(GROUND)
 }

@@ -94,8 +94,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Removes redundant attributes: a fifth to a half of the text. For screen readers the whole is one picture, so its
-/// parts have no roles.
+/// Removes redundant attributes, which are a fifth to a half of the text. For screen readers the whole is one picture,
+/// so its parts have no roles.
 fn slim(drawn: &str) -> String {
     let font = format!(" font-family=\"{FONT}\"");
     let needless = [
@@ -113,13 +113,13 @@ fn slim(drawn: &str) -> String {
         .replace("<path class=\"background\" d=\"M0,0h0v0h0Z\"/>", "")
 }
 
-/// Number in the root's tag.
+/// Returns a number in the root's tag.
 fn attribute(root: &str, name: &str) -> Option<f32> {
     let (_, after) = root.split_once(&format!(" {name}=\""))?;
     after.split_once('"')?.0.parse().ok().filter(|size: &f32| size.is_finite() && *size > 0.0)
 }
 
-/// Changes what is between `<` and `>`, but not text: a name may look like a tag.
+/// Changes the text between `<` and `>`, but no other: a name may look like a tag.
 fn in_tags(svg: &str, change: impl Fn(&str) -> String) -> String {
     let mut changed = String::with_capacity(svg.len());
     for part in svg.split_inclusive('>') {

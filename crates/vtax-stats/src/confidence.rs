@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StatsError;
 
-/// A confidence level above 50 % and below 100 %, written and stored in percent ("95", "99.9").
+/// Confidence level above 50 % and below 100 %, written and stored in percent ("95", "99.9").
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Confidence(f64);

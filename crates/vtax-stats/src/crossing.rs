@@ -1,13 +1,15 @@
-//! Highest load at which a response that grows with it stays within a limit.
+//! Highest load at which a response that grows with the load stays within a limit.
 //!
-//! The shape of the curve is unknown, except that more load makes no response better: levels are fitted by isotonic
-//! regression, pooling neighbours that are out of order (Barlow, Bartholomew, Bremner & Brunk, "Statistical Inference
-//! under Order Restrictions", 1972). The estimate is interpolated between the last level within the limit and the next.
+//! The shape of the curve is unknown, except that a higher load never improves the response. So levels are fitted by
+//! isotonic regression, which pools neighbours that are out of order (Barlow, Bartholomew, Bremner & Brunk,
+//! "Statistical Inference under Order Restrictions", 1972). The estimate is interpolated between the last level within
+//! the limit and the next one.
 //!
-//! The interval is not: between two levels the curve may do anything. It reaches from the highest level that is shown to
-//! be within the limit, as are all below it, to the lowest one that is shown to be beyond it, as are all above. A level is
-//! shown to be by Student's t of its mean, with the levels' pooled deviation or its own, whichever is larger: near a
-//! knee responses vary more. The tests count the intervals that cover the knee of synthetic curves.
+//! The interval isn't interpolated, because the curve may have any shape between two levels. It extends from the
+//! highest level that is shown to be within the limit together with all lower ones, to the lowest level that is shown
+//! to be beyond it together with all higher ones. A level is shown to be so by Student's t of its mean, with the
+//! levels' pooled deviation or its own, whichever is larger: near a knee, responses vary more. The tests count the
+//! intervals that cover the knee of synthetic curves.
 
 use super::{Confidence, student};
 
@@ -24,7 +26,7 @@ pub struct Crossing {
     pub levels: usize,
 }
 
-/// Levels from which no such load can be read.
+/// Levels that don't determine such a load.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CrossingError {
@@ -47,7 +49,7 @@ pub struct LoadResponse {
     pub response: f64,
 }
 
-/// Minimum number of levels: one within the limit, one beyond, and one that shows which of them is the exception.
+/// Minimum number of levels: one within the limit, one beyond it, and one that confirms either of them.
 const FEWEST_LEVELS: usize = 3;
 
 /// Measurements of one load.
@@ -82,7 +84,7 @@ impl Crossing {
     }
 }
 
-/// Groups measurements by load, in ascending order.
+/// Returns the measurements grouped by load, in ascending order.
 fn levels(points: &[LoadResponse], resolution: f64) -> Result<Vec<ResponseLevel>, CrossingError> {
     for (number, point) in (1..).zip(points) {
         if let Some(value) = [point.load, point.response].into_iter().find(|value| !value.is_finite()) {
@@ -110,7 +112,7 @@ fn levels(points: &[LoadResponse], resolution: f64) -> Result<Vec<ResponseLevel>
         .ok_or(CrossingError::TooFewLevels { given, needed: FEWEST_LEVELS })
 }
 
-/// Pools levels until no mean is below an earlier one.
+/// Pools levels until no mean is lower than an earlier one.
 fn isotonic(mut levels: Vec<ResponseLevel>) -> Vec<ResponseLevel> {
     // Mean, measurements and levels of each block.
     let mut blocks: Vec<(f64, usize, usize)> = Vec::new();
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(fitted.iter().map(|level| level.count).collect::<Vec<_>>(), [2, 4, 4, 1]);
     }
 
-    /// Logarithm of the response time of a queue that fills up, in service times.
+    /// Returns the logarithm of the response time of a queue that fills up, in service times.
     fn queue(load: f64) -> f64 {
         (4.0 + 1.5 * load / (1.0 - load)).ln()
     }
@@ -226,7 +228,7 @@ mod tests {
                         near += u32::from((found.estimate / knee - 1.0).abs() < 0.15);
                         found.low <= knee && found.high.is_none_or(|high| knee <= high)
                     }
-                    // A missing figure is not a wrong one.
+                    // A missing figure isn't a wrong one.
                     Err(_) => {
                         near += 1;
                         true

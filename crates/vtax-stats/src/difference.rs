@@ -2,10 +2,10 @@
 
 use super::Preference;
 
-/// Difference without a sign, as the logarithm of a ratio: a factor of 2 is as far as a factor of 1/2.
+/// Difference without a sign, as the logarithm of a ratio: factors of 2 and of 1/2 are equally large differences.
 ///
-/// As a share it depends on the side: a factor of 2 is a gain of 100 % and a loss of 50 %. A loss can never reach 100
-/// %.
+/// As a share, a difference depends on the direction: a factor of 2 is a gain of 100 % and a loss of 50 %. A loss can
+/// never reach 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LogDifference(f64);
 
@@ -59,7 +59,7 @@ mod tests {
         assert!((LogDifference::of_ratio(2.0).cost(Preference::HigherIsBetter) - 0.5).abs() < 1e-12);
     }
 
-    /// B2 of the review: "could show ≥ 174 %" was printed of a bandwidth.
+    /// B2 of the review: "could show ≥ 174 %" was printed for a bandwidth.
     #[test]
     fn a_loss_of_bandwidth_never_reaches_a_hundred_percent() {
         let told = LogDifference::of_ratio(2.74).cost(Preference::HigherIsBetter);

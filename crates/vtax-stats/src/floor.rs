@@ -1,7 +1,7 @@
-//! Noise floor: the difference that a machine shows where there is none.
+//! Noise floor: the difference that a machine shows without a cause.
 //!
 //! Every round measures the baseline twice, A and A'. The interval of A'/A shows the largest difference that could
-//! still be an accident of position or time within the round (the floor). A floor is a warning and not a condition of a
+//! still be an effect of position or time within the round (the floor). A floor is a warning, not a condition of a
 //! verdict: a comparison's own interval already includes its noise, and with a noisy baseline a floor would deny
 //! obvious differences.
 
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn the_floor_is_the_far_end_of_the_interval() {
-        // Six pairs: the interval is their whole range.
+        // With six pairs, the interval is their whole range.
         let cells = [0.97, 1.0, 1.01, 1.02, 0.99, 1.01];
         let pairs = cells.map(|cell| Pair { baseline: 1.0, cell });
         let floor = NoiseFloor::of(&pairs, Confidence::P95).unwrap();

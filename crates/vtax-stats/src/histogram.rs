@@ -1,15 +1,15 @@
-//! Histogram of a sample's round-trip times, which can be stored and merged.
+//! Histogram of a sample's round-trip times, for storage and merging.
 //!
-//! A sample holds millions of transactions, and a percentile of percentiles means nothing, so the result stores the
+//! A sample holds millions of transactions, and a percentile of percentiles is meaningless. So the result stores the
 //! whole distribution: 1 ns to 60 s in buckets of three significant digits ([HdrHistogram](http://hdrhistogram.org)).
-//! The histograms of a cell's samples add up to the cell's histogram exactly.
+//! The histograms of a cell's samples add up exactly to the cell's histogram.
 //!
 //! **Text form.** [`Histogram::to_base64`] writes the format of the HdrHistogram libraries of Java, C and Python:
 //! base64 of the "V2 compressed" container, a zlib stream (RFC 1950) around the V2 encoding. The stream consists of
-//! *stored* blocks (RFC 1951, 3.2.4): the V2 encoding is compact already (deflating a sample's 3 kB saves 6 %).
+//! *stored* blocks (RFC 1951, 3.2.4), because the V2 encoding is already compact: deflating a sample's 3 kB saves 6 %.
 //! [`Histogram::from_base64`] also reads the output of these libraries, whose streams are deflated, so that a result
-//! processed by another tool can be imported. It inflates into a buffer of the size of the fullest histogram and no
-//! further, so that a kilobyte can't become a gigabyte, and refuses another range and every inconsistent length.
+//! processed by another tool can be imported. It inflates into a buffer with the size of the fullest histogram, so that
+//! a kilobyte can't become a gigabyte, and refuses any other range and every inconsistent length.
 //!
 //! **Intervals.** A series of percentiles requires a histogram for each interval of 100 ms and each thread: a thread
 //! records into an [`IntervalHistogram`], and closing the interval adds it to the total and returns a
@@ -88,12 +88,12 @@ impl Histogram {
         self.0.saturating_record(ns.min(HIGHEST_NS));
     }
 
-    /// Adds a number of round trips that another tool has counted.
+    /// Adds a number of equal round trips that another tool has counted.
     pub fn record_many(&mut self, ns: u64, count: u64) {
         self.0.saturating_record_n(ns.min(HIGHEST_NS), count);
     }
 
-    /// Adds the contents of `other`: the same as recording its values here.
+    /// Adds the contents of `other`, as if its values were recorded here.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all our histograms have one range");
     }
@@ -157,7 +157,7 @@ impl Histogram {
         text::read(text).map(|used| used.whole())
     }
 
-    /// Clears everything except its memory, whose allocation costs a test more than what it counts there.
+    /// Clears everything except its memory, whose allocation would take a test longer than counting.
     #[cfg(test)]
     pub(crate) fn clear(&mut self) {
         self.0.reset();
@@ -213,17 +213,17 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// Share a few roundings below the requested one: 99.9 / 100 · 1000 in binary is a little over 999.
+/// Returns a share that is lower by a few roundings: 99.9 / 100 · 1000 in binary is a little over 999.
 fn quantile(percent: f64) -> f64 {
     (percent / 100.0).clamp(0.0, 1.0) * (1.0 - 4.0 * f64::EPSILON)
 }
 
-/// Number of values, out of `count`, that a percentile covers; at least the first.
+/// Returns the number of values, out of `count`, that a percentile covers; at least 1.
 pub(crate) fn rank(percent: f64, count: u64) -> u64 {
     ((quantile(percent) * count as f64).ceil() as u64).max(1)
 }
 
-/// Lowest value of a counter: below 2048 each value has its own, then 1024 counters share each octave.
+/// Returns the lowest value of a counter: below 2048 each value has its own, then 1024 counters share each octave.
 fn value_at(index: usize) -> u64 {
     let octave = (index / HALF).saturating_sub(1);
     ((index - octave * HALF) as u64) << octave
@@ -235,14 +235,14 @@ pub(crate) fn bucket_of(ns: u64) -> RangeInclusive<u64> {
     value_at(index)..=upper_edge(index)
 }
 
-/// Counter of a value within the range.
+/// Returns the counter of a value within the range.
 #[inline]
 fn counter_of(ns: u64) -> usize {
     let octave = (u64::BITS - 11).saturating_sub((ns | 2047).leading_zeros());
     octave as usize * HALF + (ns >> octave) as usize
 }
 
-/// Highest value of a counter.
+/// Returns the highest value of a counter.
 fn upper_edge(index: usize) -> u64 {
     value_at(index + 1) - 1
 }

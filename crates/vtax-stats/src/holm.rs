@@ -1,13 +1,13 @@
-//! Multiple comparisons: the chance that any cell of a table is called different by accident.
+//! Multiple comparisons: limits the chance that any cell of a table is called different by accident.
 
 use super::PValue;
 
-/// Returns the p-values in the order given, adjusted so that the chance of even one false alarm among all of them stays
-/// below the level they are compared with.
+/// Returns the p-values in the given order, adjusted so that the chance of even one false alarm among all of them stays
+/// below the level with which they are compared.
 ///
 /// Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6(2): the
-/// smallest is multiplied by m, the next by m - 1, …, and none is below the previous one. It holds for any dependence
-/// between cells, and cells that share a baseline do depend on each other.
+/// smallest is multiplied by m, the next by m - 1, …, and none is smaller than the previous one. This is valid for any
+/// dependence between cells, and cells with a common baseline do depend on each other.
 pub fn holm(p_values: &[PValue]) -> Vec<PValue> {
     let mut ascending: Vec<usize> = (0..p_values.len()).collect();
     ascending.sort_by(|a, b| p_values[*a].get().total_cmp(&p_values[*b].get()));

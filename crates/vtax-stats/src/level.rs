@@ -1,29 +1,29 @@
 //! Level shifts in a series of figures: the results of one cell, run after run.
 //!
-//! The unit is the figure of a run. The variation between the samples of one run says nothing about the variation
+//! The unit is the figure of a run. The variation between the samples of one run is no evidence of the variation
 //! between runs, so only one figure per run is used.
 //!
-//! **The test.** Every segment of neighbouring figures is compared with all others of the series by their rank sums
-//! (Wilcoxon, Mann and Whitney), each standardised by its own variance, and the segment that differs most is the
-//! candidate. If it extends to an end, it is one shift; otherwise it is a temporary level. This is circular binary
+//! **The test.** Every segment of neighbouring figures is compared with all others of the series by its rank sum
+//! (Wilcoxon, Mann and Whitney), standardised by its own variance, and the segment that differs most is the candidate.
+//! If it extends to an end of the series, it is one shift; otherwise it is a temporary level. This is circular binary
 //! segmentation (Olshen, Venkatraman, Lucito & Wigler, "Circular binary segmentation for the analysis of array-based
-//! DNA copy number data", Biostatistics 5(4), 2004) with ranks in place of means, as Hawkins & Deng ("A nonparametric
-//! change-point control chart", Journal of Quality Technology 42(2), 2010) have them. Plain binary segmentation, which
-//! compares a beginning with the rest, often misses a level of the middle third of a short series, however far off it
-//! is. Only ranks count: no figure, however far off, weighs more than its rank, and no distribution of the figures is
-//! assumed.
+//! DNA copy number data", Biostatistics 5(4), 2004) with ranks instead of means, as used by Hawkins & Deng ("A
+//! nonparametric change-point control chart", Journal of Quality Technology 42(2), 2010). Plain binary segmentation,
+//! which compares a beginning with the rest, often misses a level in the middle third of a short series, however large
+//! the shift is. Only ranks count: no figure, however extreme, has more weight than its rank, and no distribution of
+//! the figures is assumed.
 //!
-//! **Its p-value** comes from permutations of the same ranks, ties included: if nothing shifted, every order of the
+//! **Its p-value** comes from permutations of the same ranks, including ties: if nothing shifted, every order of the
 //! figures is equally likely. Drawing ends as soon as enough permutations are as extreme (Besag & Clifford, "Sequential
-//! Monte Carlo p-values", Biometrika 78(2), 1991). The draws are seeded: the same figures give the same result.
+//! Monte Carlo p-values", Biometrika 78(2), 1991). The draws are seeded, so that the same figures give the same result.
 //!
-//! **Several shifts.** The series is cut at the ends of the segment, and each part is tested in turn. A part is only
-//! tested after a shift was found in the whole, and its p-value is multiplied by the length of the series over its own
-//! (Meinshausen, "Hierarchical testing of variable importance", Biometrika 95(2), 2008): parts that are tested next to
-//! each other share the significance level. Several series share it evenly (Bonferroni). Finally, each position must
-//! also separate the levels on its two sides, by the best cut of these two alone, at its share of the significance
-//! level (like the pruning of Olshen et al.): a segment whose other end is by chance not at the end of the series adds
-//! no position.
+//! **Several shifts.** The series is cut at the ends of the segment, and each part is then tested. A part is only
+//! tested after a shift was found in the whole, and its p-value is multiplied by the ratio of the length of the series
+//! to its own (Meinshausen, "Hierarchical testing of variable importance", Biometrika 95(2), 2008), so that
+//! neighbouring parts share the significance level. Several series share it evenly (Bonferroni). Finally, each position
+//! must also separate the levels on its two sides, by the best cut of these two alone, at its share of the significance
+//! level (like the pruning of Olshen et al.): a segment that misses the end of the series by chance must not add a
+//! position.
 //!
 //! **Limitations.** Permutations require figures that are independent while nothing shifts. Where results are
 //! autocorrelated, false shifts are found: [`resemblance`] returns the autocorrelation. The tests below show how often,
@@ -39,12 +39,12 @@ use super::{PValue, Significance, StatsError, median};
 
 /// Minimum and maximum number of permutations of a series that is found to have shifted.
 const DRAWS: [f64; 2] = [2_000.0, 1_000_000.0];
-/// Number of permutations at least as extreme as the series that ends the drawing: p is then known to a tenth of
-/// itself. The number drawn is the one that yields this many at the required p.
+/// Number of permutations at least as extreme as the series after which drawing ends, because p is then known to a
+/// tenth of its value. The number drawn is the one that yields this many at the required p.
 const ENOUGH: usize = 100;
-/// If the chance that any permutation is as extreme is below this, none is drawn: the result is certain.
+/// If the chance that any permutation is as extreme is below this, none is drawn, because the result is certain.
 const NEVER: f64 = 1e-9;
-/// Differences of standardised rank sums below this are rounding.
+/// Differences of standardised rank sums below this are rounding errors.
 const ROUNDING: f64 = 1e-9;
 
 /// Position at which a series shifted its level.
@@ -52,12 +52,12 @@ const ROUNDING: f64 = 1e-9;
 pub struct LevelChange {
     /// Index of the first figure of the new level.
     pub at: usize,
-    /// p-value after correction for everything that was tested with it.
+    /// p-value, corrected for everything that was tested with it.
     pub p: PValue,
 }
 
-/// Returns the positions at which this series shifted its level, in order. It is one of `family` series that are read
-/// together.
+/// Returns the positions at which this series shifted its level, in order. The series is one of `family` that are
+/// interpreted together.
 pub fn level_changes(
     figures: &[f64],
     family: usize,
@@ -132,12 +132,13 @@ impl LevelSearch<'_> {
 struct JudgedPlace {
     /// p-value of the best cut of the two levels, after correction.
     p: f64,
-    /// Standardised rank sum of the cut at this position. It decides between positions with the same p, e.g. those
-    /// whose levels are too short to be tested: otherwise the direction in which the series is read would.
+    /// Size of the standardised rank sum of the cut at this position. It decides between positions with the same p,
+    /// e.g. those whose levels are too short to be tested; otherwise the result would depend on the direction of the
+    /// series.
     size: f64,
 }
 
-/// Returns the size of the standardised rank sum of the figures before a position. Its variance is that of distinct
+/// Returns the size of the standardised rank sum of the figures before a position. Its variance assumes distinct
 /// figures.
 fn cut_size(figures: &[f64], at: usize) -> f64 {
     let n = figures.len() as f64;
@@ -154,14 +155,15 @@ enum Cuts {
     Two,
 }
 
-/// Returns the minimum number of figures in which a shift can be found, if `family` series are read together.
+/// Returns the minimum number of figures in which a shift can be found if `family` series are interpreted together.
 pub fn fewest_figures(family: usize, significance: Significance) -> usize {
     let wanted = significance.get() / family.max(1) as f64;
     (2..).find(|figures| least_p(*figures, Cuts::Two) <= wanted).expect("p falls with each figure")
 }
 
-/// Returns the autocorrelation of successive figures, beyond the levels: the correlation of neighbouring ranks, within
-/// each segment of one level, from -1 to 1. `None` where there are too few figures.
+/// Returns the autocorrelation of successive figures without their level shifts, from -1 to 1: the correlation of
+/// neighbouring ranks, after the median of its level was subtracted from each figure. `None` if there are too few
+/// figures.
 ///
 /// Ranks around a level's own median correlate slightly negatively by chance; that share, 1 / n, is added.
 pub fn resemblance(figures: &[f64], changes: &[LevelChange]) -> Option<f64> {
@@ -183,9 +185,9 @@ pub fn resemblance(figures: &[f64], changes: &[LevelChange]) -> Option<f64> {
     (variance > 0.0).then(|| together / variance + 1.0 / residuals.len() as f64)
 }
 
-/// Returns the smallest p that this number of figures can have. Of the orders of an even number, two have the halves
-/// apart at one cut; a segment of half the length can begin at as many positions as a half has figures. An odd number
-/// has the share of one figure less, by counting the two lengths that are nearest to a half.
+/// Returns the smallest p that this number of figures can have. For an even number, two orders separate the halves at
+/// one cut; a segment of half the length can begin at as many positions as a half has figures. An odd number has the
+/// share of one figure less, by counting the two lengths nearest to a half.
 fn least_p(figures: usize, by: Cuts) -> f64 {
     let half = figures / 2;
     let places = if by == Cuts::One { 1 } else { half };
@@ -200,7 +202,7 @@ fn strongest(figures: &[f64], by: Cuts, wanted: f64) -> Option<(Range<usize>, f6
     let weights = weights(figures.len());
     let mut ranks = centred_ranks(figures);
     let (stretch, size) = largest(&sums(&ranks), &weights, by)?;
-    // Sorted, so that p depends on the figures and not on their order.
+    // Sorted, so that p doesn't depend on the order of the figures.
     ranks.sort_by(f64::total_cmp);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(figures.len() as u64);
     let draws = (ENOUGH as f64 / wanted).clamp(DRAWS[0], DRAWS[1]) as usize;
@@ -218,14 +220,14 @@ fn strongest(figures: &[f64], by: Cuts, wanted: f64) -> Option<(Range<usize>, f6
     Some((stretch, (extreme + 1) as f64 / (draws + 1) as f64))
 }
 
-/// Factors of the rank sum of a segment of each length. The variance of ranks is omitted: all segments and all
-/// permutations share it.
+/// Returns the factor of the rank sum of a segment for each length. The variance of ranks is omitted, because it is the
+/// same for all segments and permutations.
 fn weights(n: usize) -> Vec<f64> {
     let weight = |length: usize| (length as f64 * (n - length) as f64).sqrt().recip();
     (0..n).map(|length| if length == 0 { 0.0 } else { weight(length) }).collect()
 }
 
-/// Sums of all ranks before each position.
+/// Returns the sum of all ranks before each position.
 fn sums(ranks: &[f64]) -> Vec<f64> {
     let mut sums = Vec::with_capacity(ranks.len() + 1);
     sums.push(0.0);
@@ -257,7 +259,7 @@ fn reaches(sums: &[f64], weights: &[f64], by: Cuts, size: f64) -> bool {
     (1..n).any(|length| {
         let possible = (most - least).min(length.min(n - length) as f64 * largest_rank);
         let starts = if by == Cuts::One { 1 } else { sums.len() - length };
-        // Added up in another order, a bound may be off by some rounding.
+        // A bound was summed in another order, so it may be off by rounding errors.
         weights[length] * possible >= size - ROUNDING && {
             let pairs = sums[length..].iter().zip(&sums[..starts]);
             weights[length] * pairs.fold(0.0, |most: f64, (end, start)| most.max((end - start).abs())) >= size
@@ -265,10 +267,10 @@ fn reaches(sums: &[f64], weights: &[f64], by: Cuts, size: f64) -> bool {
     })
 }
 
-/// Returns an upper bound of the chance that a permutation of these centred ranks has a segment of this size:
-/// Bernstein's inequality for each segment, added up. It also holds for sums of draws without replacement (Hoeffding,
-/// "Probability inequalities for sums of bounded random variables", JASA 58, 1963, theorem 4). A segment is as far off
-/// as all other figures together.
+/// Returns an upper bound of the chance that a permutation of these centred ranks has a segment of this size: the sum
+/// of Bernstein's inequality over all segments. It is also valid for sums of draws without replacement (Hoeffding,
+/// "Probability inequalities for sums of bounded random variables", JASA 58, 1963, theorem 4). The rank sum of a
+/// segment has the same size as that of all other figures together.
 fn chance_bound(ranks: &[f64], weights: &[f64], size: f64) -> f64 {
     let n = ranks.len();
     let variance = ranks.iter().map(|rank| rank * rank).sum::<f64>() / n as f64;
@@ -276,15 +278,15 @@ fn chance_bound(ranks: &[f64], weights: &[f64], size: f64) -> f64 {
     let of_length = |length: usize| {
         let (drawn, sum) = (length.min(n - length) as f64, size / weights[length]);
         let exponent = sum * sum / 2.0 / (drawn * variance + largest_rank * sum / 3.0);
-        // So few ranks can't have a larger sum; half a rank is for rounding.
+        // So few ranks can't have a larger sum. Half a rank allows for rounding.
         let is_possible = sum <= (drawn + 0.5) * largest_rank;
         if is_possible { 2.0 * (n - length + 1) as f64 * (-exponent).exp() } else { 0.0 }
     };
     (1..n).map(of_length).sum()
 }
 
-/// Returns the segment with the largest standardised rank sum, and that sum. Of equal ones, the one at an end of the
-/// series, or whose length is nearest to half of it. `None` if all ranks are equal.
+/// Returns the segment with the largest standardised rank sum, and that sum. Among equal ones, a segment at an end of
+/// the series is preferred, then one whose length is nearest to half of the series. `None` if all ranks are equal.
 fn largest(sums: &[f64], weights: &[f64], by: Cuts) -> Option<(Range<usize>, f64)> {
     let size = largest_size(sums, weights, by);
     let n = sums.len() - 1;
@@ -318,7 +320,7 @@ fn midranks(figures: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Fisher and Yates' shuffle. Integers below a bound by Lemire (2019) without the rejection.
+/// Shuffles ranks (Fisher and Yates), with bounded integers by Lemire (2019) without the rejection.
 fn shuffle(ranks: &mut [f64], random: &mut impl Rng) {
     for last in (1..ranks.len()).rev() {
         let chosen = (u128::from(random.next_u64()) * (last as u128 + 1)) >> 64;

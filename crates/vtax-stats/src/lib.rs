@@ -1,30 +1,30 @@
 //! Statistics of small samples, and their limits.
 //!
-//! The run is the unit, never the packet: everything here takes one figure per sample, or one pair of figures per
-//! round. The steps from samples to a sentence in a table:
+//! The unit is the run, never the packet: everything here takes one figure per sample, or one pair of figures per
+//! round. The steps from samples to a sentence in a table are:
 //!
 //! 1. [`Summary`]: a cell's mean and median with an interval.
 //! 2. [`PairedTax`]: the ratio of a cell to its baseline, from pairs measured in the same round, so that the machine's
 //!    drift from round to round cancels.
-//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice, i.e. the difference that the machine shows where
-//!    there is none. A shown difference within it has a warning.
+//! 3. [`NoiseFloor`]: the same figure for the baseline measured twice, i.e. the difference that the machine shows
+//!    without a cause. A shown difference within it has a warning.
 //! 4. [`holm()`]: the correction for many simultaneous comparisons.
 //! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!
-//! [`MedianPolish`] and [`RobustScale`] find the units of a table that are unlike the others, e.g. slow hosts of a fleet.
+//! [`MedianPolish`] and [`RobustScale`] find the outliers among the units of a table, e.g. the slow hosts of a fleet.
 //!
 //! [`BoundedMean`] has intervals that hold for several figures at the same time, for comparisons with targets.
 //!
 //! [`Steady`] detects the end of a warm-up; [`StoppingRule`] is netperf's rule for the end of sampling, which is a
 //! precision, not a verdict.
 //!
-//! `tests/trial.rs` tests all of it on studies with a known truth, and `tests/independent.rs` compares figures with
-//! another implementation's.
+//! `tests/trial.rs` tests all of it on studies with known true values, and `tests/independent.rs` compares figures with
+//! those of another implementation.
 //!
 //! [`histogram`] stores the times of a sample, and [`pooled`] computes percentiles of many samples.
 //!
-//! Inputs are checked to be finite ([`StatsError`]), nothing reads a clock, and the only random numbers are seeded from
-//! the data: the same samples give the same sentence.
+//! Inputs are checked to be finite ([`StatsError`]), nothing reads a clock, and random numbers are seeded from the
+//! data: the same samples give the same sentence.
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]

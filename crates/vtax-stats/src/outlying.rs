@@ -1,26 +1,26 @@
-//! Which of many units are unlike the others, with a bound on false alarms.
+//! Outliers among many units, with a limit on false alarms.
 //!
-//! Centre and scale are the median and the median absolute deviation (MAD), which a minority of unlike units can't move:
+//! Centre and scale are the median and the median absolute deviation (MAD), which a minority of outliers can't move:
 //! Iglewicz & Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993). By Bonferroni's inequality, each of m scores
 //! may exceed its threshold by chance with probability α/m. The scale of few units is itself uncertain: the MAD has
-//! 37 % of the efficiency of the standard deviation (Rousseeuw & Croux, "Alternatives to the Median Absolute Deviation",
-//! Journal of the American Statistical Association 88, 1993), so the quantile is that of Student's t with 0.37 (n - 1)
-//! degrees of freedom.
+//! 37 % of the efficiency of the standard deviation (Rousseeuw & Croux, "Alternatives to the Median Absolute
+//! Deviation", Journal of the American Statistical Association 88, 1993), so the quantile is that of Student's t with
+//! 0.37 (n - 1) degrees of freedom.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
 
 use super::{median, student};
 
-/// Makes the MAD estimate the standard deviation of normal figures.
+/// Factor from the MAD to the standard deviation of normal figures.
 const NORMAL: f64 = 1.4826;
 /// Efficiency of the MAD.
 const EFFICIENCY: f64 = 0.37;
-/// Standard error of a median of normal figures, as a multiple of the mean's: √(π/2).
+/// Standard error of the median of normal figures, as a multiple of that of the mean: √(π/2).
 const MEDIAN_ERROR: f64 = 1.253_314;
-/// Quantiles of the scale over which its power is averaged.
+/// Number of quantiles of the scale over which the power is averaged.
 const STEPS: u32 = 200;
 
-/// Location and scale of figures of which a minority may be anything.
+/// Location and scale of figures, a minority of which may be arbitrary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RobustScale {
     /// Median.
@@ -30,7 +30,7 @@ pub struct RobustScale {
 }
 
 impl RobustScale {
-    /// Estimates from at least one figure.
+    /// Estimates location and scale; `None` without figures.
     pub fn of(figures: &[f64]) -> Option<Self> {
         if figures.is_empty() {
             return None;
@@ -61,7 +61,7 @@ pub fn error_of_median(deviation: f64, figures: u32) -> f64 {
     MEDIAN_ERROR * deviation / f64::from(figures.max(1)).sqrt()
 }
 
-/// Test of scores of which the most extreme is looked at.
+/// Test of the most extreme of several scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutlierTest {
     threshold: f64,
@@ -70,8 +70,8 @@ pub struct OutlierTest {
 }
 
 impl OutlierTest {
-    /// Creates the test of which `comparisons` scores exceed the threshold on one side with probability `level`, if the
-    /// scale is that of `units` units and all are alike.
+    /// Creates a test in which any of `comparisons` scores exceeds the threshold on one side with probability `level`,
+    /// if the scale is estimated from `units` units and all units are alike.
     pub fn new(units: usize, comparisons: usize, level: f64) -> OutlierTest {
         let freedom = (EFFICIENCY * units.saturating_sub(1) as f64).round().max(1.0) as usize;
         OutlierTest { threshold: student::quantile(1.0 - level / comparisons.max(1) as f64, freedom), freedom }
@@ -92,7 +92,7 @@ impl OutlierTest {
         (0..STEPS).map(exceeds).sum::<f64>() / f64::from(STEPS)
     }
 
-    /// Returns the distance in true scales that exceeds the threshold with this probability.
+    /// Returns the distance, in units of the true scale, that exceeds the threshold with this probability.
     pub fn detectable(self, probability: f64) -> f64 {
         let (mut low, mut high) = (0.0, self.threshold * 20.0 + 20.0);
         for _ in 0..40 {
@@ -141,12 +141,12 @@ mod tests {
             let test = OutlierTest::new(units, units, 0.05);
             assert!((test.power(test.detectable(0.99)) - 0.99).abs() < 1e-4, "{units}");
         }
-        // With a known scale, 2.326 above the threshold.
+        // With a known scale: the threshold and another 2.326.
         let many = OutlierTest::new(1_000_000, 1, 0.01);
         assert!((many.detectable(0.99) - 2.0 * 2.326).abs() < 0.01, "{}", many.detectable(0.99));
     }
 
-    /// A unit that is unlike the others is found as often as the power says.
+    /// An outlier is found as often as the power predicts.
     #[test]
     fn the_power_is_that_of_draws() {
         const FAMILIES: u32 = 1_500;
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Families in which all units are alike raise an alarm in at most the promised share.
+    /// Families in which all units are alike raise an alarm in at most the promised share of cases.
     #[test]
     fn false_alarms_are_as_promised() {
         const FAMILIES: u32 = 2_000;
@@ -176,7 +176,7 @@ mod tests {
                 let scale = RobustScale::of(&figures).expect("figures");
                 figures.iter().any(|figure| scale.score(*figure) < -threshold)
             });
-            // Three standard errors above the promise.
+            // Three standard errors above the promised share.
             let most = f64::from(FAMILIES) * LEVEL + 3.0 * (f64::from(FAMILIES) * LEVEL * (1.0 - LEVEL)).sqrt();
             let alarms = alarms.count();
             assert!((alarms as f64) < most, "{units} units: {alarms} of {FAMILIES}");

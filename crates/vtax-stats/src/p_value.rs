@@ -10,7 +10,7 @@ impl PValue {
     /// No evidence against "no difference".
     pub const ONE: Self = Self(1.0);
 
-    /// Refuses 0: with finitely many samples nothing is impossible.
+    /// Creates a p-value. 0 is refused: with finitely many samples nothing is impossible.
     pub fn new(p: f64) -> Result<Self, StatsError> {
         if p > 0.0 && p <= 1.0 { Ok(Self(p)) } else { Err(StatsError::PValue { given: p }) }
     }
@@ -39,7 +39,8 @@ impl Significance {
         self.0
     }
 
-    /// Returns the share of each of `tests`: the first step of Holm's procedure requires it of the smallest p-value.
+    /// Returns the level for each of `tests`, which the first step of Holm's procedure requires of the smallest
+    /// p-value.
     pub fn shared_by(self, tests: usize) -> Self {
         Self(self.0 / tests.max(1) as f64)
     }

@@ -1,22 +1,22 @@
-//! Tax: the cost of a cell compared with its baseline, from rounds that contain both.
+//! Tax: the cost of a cell relative to its baseline, from rounds that contain both.
 //!
-//! A machine drifts: temperature, neighbours, memory layout. Comparing two arms measured one after another mistakes the
-//! drift for a difference (at 6 % drift, 47 % of ten-against-ten comparisons by Mann-Whitney call equal arms
-//! different). Within a round both arms see the same machine, so the round's log ratio is the figure, and the order
-//! within the round is random.
+//! A machine drifts: temperature, neighbours, memory layout. A comparison of two arms measured one after another
+//! mistakes the drift for a difference: at 6 % drift, Mann-Whitney calls equal arms different in 47 % of
+//! ten-against-ten comparisons. Within a round both arms see the same machine, so the round's log ratio is the figure,
+//! and the order within the round is random.
 //!
 //! * estimate: Hodges-Lehmann of the log ratios, which is robust against one bad round;
 //! * interval: inverted signed-rank test (`walsh.rs`), whose coverage is exact at any number of rounds, where a
 //!   bootstrap over 8 to 20 is too narrow (see [`super::summary`]);
-//! * p: the same test (`signed_rank.rs`), so that the three can't contradict each other. A test of the sum would let
-//!   one bad round deny a difference that all the others show.
+//! * p: the same test (`signed_rank.rs`), so that the three can't contradict each other. With a test of the sum, one
+//!   bad round could deny a difference that all the others show.
 
 use super::walsh::Centre;
 use super::{
     Confidence, LogDifference, PValue, Preference, Side, Significance, StatsError, resampled, signed_rank, student,
 };
 
-/// Keeps the exponential of a logarithm finite and above zero.
+/// Maximum size of a logarithm, so that its exponential is finite and above zero.
 const MAX_LOG: f64 = 700.0;
 
 /// Figures of the two arms in one round, in the same unit, both above zero.
@@ -31,7 +31,7 @@ pub struct Pair {
 /// Ratio of a cell to its baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairedTax {
-    /// Cell over baseline: 1.05 is 5 % more.
+    /// Cell over baseline: 1.05 is 5 % higher.
     pub ratio: f64,
     /// Lower bound of the ratio's interval.
     pub low: f64,
@@ -48,7 +48,7 @@ pub struct PairedTax {
 }
 
 impl PairedTax {
-    /// Compares the two arms of two rounds or more.
+    /// Compares the two arms in at least two rounds.
     pub fn of(pairs: &[Pair], confidence: Confidence) -> Result<Self, StatsError> {
         let log_ratios = log_ratios(pairs)?;
         let Centre { value, low, high } = Centre::of(&log_ratios, confidence)?;
@@ -62,7 +62,8 @@ impl PairedTax {
         self.low > 1.0 || self.high < 1.0
     }
 
-    /// Returns the maximum by which it is worse, as a share: the cost bound of the interval. 0 if all of it is better.
+    /// Returns the maximum cost as a share: the bound of the interval on the worse side. 0 if the whole interval is
+    /// better.
     pub fn costs_at_most(&self, direction: Preference) -> f64 {
         match direction {
             Preference::LowerIsBetter => (self.high - 1.0).max(0.0),
@@ -70,8 +71,8 @@ impl PairedTax {
         }
     }
 
-    /// Returns `true` if the interval allows a factor of two: around the estimate if it excludes 1, otherwise from 1 to
-    /// its far bound.
+    /// Returns `true` if the interval allows a factor of two: around the estimate if the interval excludes 1, otherwise
+    /// from 1 to its far bound.
     pub fn is_too_wide(&self) -> bool {
         let half = match self.excludes_equality() {
             true => LogDifference::of_log((self.high / self.low).ln() / 2.0),
@@ -80,8 +81,7 @@ impl PairedTax {
         half > LogDifference::FACTOR_OF_TWO
     }
 
-    /// Returns the smallest difference that `pairs` such rounds show in four of five studies; `None` if they show
-    /// nothing.
+    /// Returns the smallest difference that four of five studies of `pairs` such rounds show; `None` if they show none.
     pub fn smallest_shown(&self, pairs: usize, significance: Significance) -> Option<LogDifference> {
         resampled::smallest_shown(&self.log_ratios, pairs, significance)
     }
@@ -160,7 +160,7 @@ mod tests {
         assert!(held.rate() >= 0.93, "{held:?}");
     }
 
-    /// Two rounds to five at 95 % take Student's interval: too few for ranks.
+    /// Two to five rounds at 95 % use Student's interval, because they are too few for ranks.
     #[test]
     fn few_rounds_still_have_an_interval_that_holds() {
         let mut draws = Draws::seeded(7);

@@ -2,17 +2,18 @@
 //!
 //! * The noise of a round comes from earlier rounds. The length of the Hodges-Lehmann interval measures it as it
 //!   affects the signed-rank test, whatever its shape (Lehmann 1963, "Nonparametric confidence intervals for a shift
-//!   parameter", Annals of Mathematical Statistics 34(4)). A standard deviation doesn't: one outlier makes it large,
-//!   but hardly affects the test.
-//! * The rounds are those of Student's test (Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988,
-//!   section 2.3) times π/3. That is the additional need of the signed-rank test under normal noise: Hodges & Lehmann
-//!   (1956), "The efficiency of some nonparametric competitors of the t-test", Annals of Mathematical Statistics 27(2).
-//! * The least p of n rounds is 2/2ⁿ, and Holm's first step multiplies it by the number of comparisons.
-//! * The noise itself is an estimate, and a plan that took it as known would keep its promise in fewer than four of
-//!   five runs, since an underestimated noise costs more of them than an overestimated one gains. So differences grow
-//!   from a quantile of the normal distribution to that of the noncentral t: Julious & Owen (2006), "Sample size
-//!   calculations for clinical studies allowing for uncertainty about the variance", Pharmaceutical Statistics 5(1).
-//!   The noise of a machine also varies between runs: see `BETWEEN_RUNS`.
+//!   parameter", Annals of Mathematical Statistics 34(4)). A standard deviation doesn't: an outlier increases it, but
+//!   hardly affects the test.
+//! * The number of rounds is that of Student's test (Cohen, "Statistical Power Analysis for the Behavioral Sciences",
+//!   1988, section 2.3) times π/3, which is what the signed-rank test additionally requires under normal noise: Hodges
+//!   & Lehmann (1956), "The efficiency of some nonparametric competitors of the t-test", Annals of Mathematical
+//!   Statistics 27(2).
+//! * The smallest p of n rounds is 2/2ⁿ, and Holm's first step multiplies it by the number of comparisons.
+//! * The noise itself is an estimate. A plan that took it as exact would keep its promise in fewer than four of five
+//!   runs, because underestimated noise costs more of them than overestimated noise gains. So differences grow from a
+//!   quantile of the normal distribution to that of the noncentral t: Julious & Owen (2006), "Sample size calculations
+//!   for clinical studies allowing for uncertainty about the variance", Pharmaceutical Statistics 5(1). The noise of a
+//!   machine also varies between runs: see `BETWEEN_RUNS`.
 //!
 //! The tests draw studies and count how many show the promised difference: four of five under normal noise, whether it
 //! is known or estimated, and 7 of 10 if the noise has heavy tails.
@@ -23,20 +24,19 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{Confidence, Pair, PairedTax, Significance, student};
 
-/// Maximum number of rounds of a run: beyond it, longer samples gain more than further rounds.
+/// Maximum number of rounds of a run. Beyond it, longer samples gain more than additional rounds.
 pub const MOST_ROUNDS: u32 = 2_000;
 /// Minimum number of rounds with an interval from which their noise can be estimated.
 pub const LEAST_FOR_NOISE: u32 = 6;
-/// Number of sign patterns of ranks with a negative sum of at most 0, 1, 2, …: the p of such a sum in units of the
-/// minimum.
+/// Number of sign patterns of ranks with a negative sum of at most 0, 1, 2, …, which is the p of such a sum in units of
+/// the minimum.
 const SIGNS: [f64; 10] = [1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 19.0, 25.0, 33.0];
-/// Additional need of the test over Student's where only few sums are small enough; determined by simulation, like the
-/// tests.
+/// Addition to Student's test where only few sums are small enough; determined by simulation, like the tests.
 const TOO_FEW_SUMS: f64 = 0.25;
 /// Share of studies that show a detectable difference: four of five.
 const POWER: f64 = 0.8;
 /// Variation of a machine's noise between two runs of one plan, as the degrees of freedom of an equally uncertain
-/// estimate: its logarithm has a standard deviation of a quarter, and `1/√(2ν)` equals that for ν = 8.
+/// estimate: the standard deviation of its logarithm is one quarter, and `1/√(2ν)` equals that for ν = 8.
 const BETWEEN_RUNS: f64 = 8.0;
 
 /// Noise of a round: the standard deviation of a log ratio.
@@ -49,7 +49,7 @@ pub struct RoundNoise {
 }
 
 impl RoundNoise {
-    /// Estimates the noise from a study's rounds; `None` from too few.
+    /// Estimates the noise from the rounds of a study; `None` if they are too few.
     pub fn of(pairs: &[Pair]) -> Option<RoundNoise> {
         let rounds = u32::try_from(pairs.len()).ok().filter(|rounds| *rounds >= LEAST_FOR_NOISE)?;
         let tax = PairedTax::of(pairs, Confidence::P95).ok()?;
@@ -58,8 +58,8 @@ impl RoundNoise {
         Some(RoundNoise { sd, degrees: f64::from(rounds - 1) })
     }
 
-    /// Pools the noise of several comparisons with one baseline, all of one kind. They share their baseline, so they
-    /// contain hardly more information than half as many independent ones.
+    /// Pools the noise of several comparisons of one kind with the same baseline. Because they share it, they contain
+    /// hardly more information than half as many independent ones.
     pub fn pooled(noises: &[RoundNoise]) -> Option<RoundNoise> {
         let count = noises.len() as f64;
         let mean = |of: fn(&RoundNoise) -> f64| noises.iter().map(of).sum::<f64>() / count;
@@ -68,20 +68,22 @@ impl RoundNoise {
         (!noises.is_empty()).then_some(RoundNoise { sd, degrees })
     }
 
-    /// Returns the noise to expect in another run, in which the machine may be noisier.
+    /// Returns the expected noise in another run, in which the machine may be noisier.
     #[must_use]
     pub fn of_another_run(self) -> RoundNoise {
         RoundNoise { degrees: (self.degrees.recip() + BETWEEN_RUNS.recip()).recip(), ..self }
     }
 
-    /// Factor by which a difference must be larger than if the noise were known, for `needed` standard errors.
+    /// Returns the factor by which a difference must be larger than with exactly known noise, for `needed` standard
+    /// errors.
     fn allowance(self, needed: f64) -> f64 {
         let power = Normal::standard().inverse_cdf(POWER);
         noncentral_t(power, self.degrees, needed - power) / needed
     }
 }
 
-/// Quantile at a normal deviate `z`, by Abramowitz & Stegun, "Handbook of Mathematical Functions" (1964), 26.7.10.
+/// Returns the quantile at a normal deviate `z`, by Abramowitz & Stegun, "Handbook of Mathematical Functions" (1964),
+/// 26.7.10.
 fn noncentral_t(z: f64, degrees: f64, noncentrality: f64) -> f64 {
     let shrunk = 1.0 - 0.25 / degrees;
     let spread = z * z / (2.0 * degrees);
@@ -107,7 +109,7 @@ pub fn smallest_shown(rounds: u32, noise: RoundNoise, comparisons: usize) -> Opt
     Some(noise.sd * of_known * noise.allowance(of_known * f64::from(rounds).sqrt()))
 }
 
-/// Returns the minimum number of rounds that show this log difference; `None` if [`MOST_ROUNDS`] don't.
+/// Returns the minimum number of rounds that show this log difference; `None` if even [`MOST_ROUNDS`] don't.
 pub fn rounds_to_show(difference: f64, noise: RoundNoise, comparisons: usize) -> Option<u32> {
     let shows = |rounds: u32| smallest_shown(rounds, noise, comparisons).is_some_and(|smallest| smallest <= difference);
     let (mut short, mut enough) = (least_rounds(comparisons), MOST_ROUNDS);
@@ -128,7 +130,7 @@ fn level() -> f64 {
     Significance::FIVE_PERCENT.get()
 }
 
-/// Minimum p after Holm's first step.
+/// Returns the minimum p after Holm's first step.
 fn least_p(rounds: u32, comparisons: usize) -> f64 {
     let rounds = i32::try_from(rounds).unwrap_or(i32::MAX);
     2.0 * comparisons.max(1) as f64 * 0.5f64.powi(rounds)
@@ -138,7 +140,7 @@ fn of_equal_signs(rounds: u32) -> f64 {
     Normal::standard().inverse_cdf(POWER.powf(1.0 / f64::from(rounds)))
 }
 
-/// Quantile of Student's t for this number of rounds.
+/// Returns the quantile of Student's t for this number of rounds.
 fn quantile(probability: f64, rounds: u32) -> f64 {
     student::quantile(probability, rounds.saturating_sub(1).max(1) as usize)
 }
@@ -189,13 +191,13 @@ mod tests {
             Normal::standard().inverse_cdf(self.uniform())
         }
 
-        /// Student's t with 3 degrees of freedom.
+        /// Returns a number from Student's t with 3 degrees of freedom.
         fn heavy(&mut self) -> f64 {
             StudentsT::new(0.0, 1.0, 3.0).expect("good").inverse_cdf(self.uniform())
         }
     }
 
-    /// Two-sided p of the signed-rank test, by counting the subsets of ranks.
+    /// Returns the two-sided p of the signed-rank test, by counting the subsets of ranks.
     fn p(values: &[f64]) -> f64 {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -218,7 +220,7 @@ mod tests {
         assert!((p(&[-6.0, 2.0, 3.0, 4.0, 5.0, 1.0]) - 2.0 * 14.0 / 64.0).abs() < 1e-12);
     }
 
-    /// Share of a thousand studies in which a difference is shown.
+    /// Returns the share of a thousand studies in which a difference is shown.
     fn power(rounds: u32, comparisons: usize, difference: f64, mut draw: impl FnMut() -> f64) -> f64 {
         let shown = |_: &u32| {
             let values: Vec<f64> = (0..rounds).map(|_| draw() + difference).collect();
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(RoundNoise::of(&pairs(5, || 1.0)), None);
     }
 
-    /// From 50 rounds of heavy tails: a standard deviation would require half as many rounds again.
+    /// 50 rounds with heavy tails: planning by the standard deviation would require half as many rounds again.
     #[test]
     fn rounds_are_enough_and_not_too_many_where_tails_are_heavy() {
         let mut draws = Noise(Xoshiro256PlusPlus::seed_from_u64(3));
@@ -268,14 +270,14 @@ mod tests {
         assert!((0.67..0.9).contains(&power), "{rounds} rounds: {power}");
     }
 
-    /// The promise of a pilot was kept by 68 of 100 runs, not 80.
+    /// The promise of a pilot was kept in 68 of 100 runs, not in 80.
     #[test]
     fn four_of_five_studies_show_what_an_estimate_of_the_noise_promised() {
         let mut draws = Noise(Xoshiro256PlusPlus::seed_from_u64(4));
         for (pilot, rounds, comparisons) in [(6, 12, 10), (6, 30, 40), (11, 20, 10), (25, 25, 24)] {
             let mut kept = 0;
             for _ in 0..600 {
-                // The machine is noisier in one run than in another.
+                // The noise of the machine varies from run to run.
                 let sd = (0.25 * draws.normal()).exp();
                 let noise = RoundNoise::of(&pairs(pilot, || draws.normal())).expect("enough rounds").of_another_run();
                 let difference = smallest_shown(rounds, noise, comparisons).expect("enough rounds") / 0.01;
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn the_quantile_is_that_of_the_table() {
-        // Of the central t with 10 degrees of freedom: 0.879 at 80 %, 1.372 at 90 %.
+        // Quantiles of the central t with 10 degrees of freedom: 0.879 at 80 %, 1.372 at 90 %.
         for (z, quantile) in [(0.8416, 0.879), (1.2816, 1.372)] {
             assert!((noncentral_t(z, 10.0, 0.0) - quantile).abs() < 0.01, "{z}");
         }

@@ -1,13 +1,14 @@
-//! Two-way fit of a table by medians: what belongs to a row, what to a column, and what to neither.
+//! Two-way fit of a table by medians: effects of rows, effects of columns, and residuals.
 //!
-//! Tukey, "Exploratory Data Analysis" (1977), chapters 10 and 11 ("median polish"). Rows and columns are polished in
-//! turn until nothing changes; effects are centred on their medians. The table may lack most of its cells.
+//! Tukey, "Exploratory Data Analysis" (1977), chapters 10 and 11 ("median polish"). Rows and columns are polished
+//! alternately until nothing changes; effects are centred on their medians. Most cells of the table may be missing.
 
 use super::{StatsError, error::finite, median};
 
-/// The most sweeps. The fit converges within a few, and may alternate between two equally good ones forever.
+/// Maximum number of sweeps. The fit usually converges within a few, but may alternate between two equally good ones
+/// forever.
 const SWEEPS: usize = 30;
-/// Largest change of an effect that counts as none.
+/// Maximum change of an effect that counts as no change.
 const UNCHANGED: f64 = 1e-9;
 
 /// Cell of a table: its row, its column, its value.
@@ -17,7 +18,7 @@ pub struct TableCell {
     pub row: usize,
     /// Number of the column.
     pub column: usize,
-    /// The figure there.
+    /// Figure of the cell.
     pub value: f64,
 }
 
@@ -58,7 +59,7 @@ impl MedianPolish {
     }
 }
 
-/// The cells of each line, by their positions.
+/// Returns the positions of each line's cells.
 fn lines(numbers: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
     let mut found: Vec<Vec<usize>> = Vec::new();
     for (cell, line) in numbers.enumerate() {
@@ -74,7 +75,7 @@ fn known(lines: &[Vec<usize>], effects: &[f64]) -> Vec<Option<f64>> {
     lines.iter().zip(effects).map(|(cells, effect)| (!cells.is_empty()).then_some(*effect)).collect()
 }
 
-/// Moves the median of each line from the residuals to its effect, and that of the effects to the overall level.
+/// Moves the median of each line from the residuals to its effect, and the median of the effects to the overall level.
 /// Returns the largest change of an effect.
 fn sweep(lines: &[Vec<usize>], effects: &mut [f64], residuals: &mut [f64], overall: &mut f64) -> f64 {
     let mut largest = 0.0_f64;

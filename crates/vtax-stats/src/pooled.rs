@@ -1,27 +1,26 @@
 //! Percentiles of all transactions of a cell, with intervals over samples.
 //!
-//! The value comes from the merged counts: averaging the samples' percentiles would be wrong. The interval is
+//! The value comes from the merged counts, because the mean of the samples' percentiles would be wrong. The interval is
 //! Woodruff's ("Confidence intervals for medians and other position measures", Journal of the American Statistical
-//! Association 47, 1952): the share of transactions that are not above the merged percentile differs from sample to
-//! sample, which gives the share an interval `p ± t(1 - α/2, n - 1) · s`, and the merged percentiles of its two ends
-//! are the interval. Whole samples count, so transactions of one sample, which are correlated, aren't treated as
-//! independent. The share's error is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd
+//! Association 47, 1952): the share of transactions not above the merged percentile differs from sample to sample, so
+//! the share has an interval `p ± t(1 - α/2, n - 1) · s`, and the merged percentiles of its two ends are the interval.
+//! The unit is the whole sample, so that transactions of one sample, which are correlated, aren't treated as
+//! independent. The error of the share is that of a ratio of sums over clusters (Cochran, "Sampling Techniques", 3rd
 //! edition, 1977, section 6.3), since no two samples have the same number of transactions.
 //!
 //! Few samples contain most of a tail, so the shares are skewed, and t alone is too narrow on the side of the missing
-//! ones. That side is moved out by the skewness' term of t's expansion, `g · s · (2 t² + 1) / 6n` (Hall, "On the
-//! removal of skewness by transformation", Journal of the Royal Statistical Society B 54(1), 1992), and the other is
-//! left where it is.
+//! ones. That side is extended by the skewness term of t's expansion, `g · s · (2 t² + 1) / 6n` (Hall, "On the removal
+//! of skewness by transformation", Journal of the Royal Statistical Society B 54(1), 1992), and the other is unchanged.
 //!
 //! **Coverage** (`tests/trial.rs`): at 5 to 30 samples that differ in level by 5 % and in the weight of their tail by
-//! two thirds of it, with and without drift between rounds, a 95 % interval of p50, p99 or p99.9 holds the truth in
-//! 93.5 % of draws or more. Where the tail's weight varies by 130 % of itself (most samples lack it, a few consist of
-//! it), p99 is held in 91 to 93 %: no interval can include what wasn't sampled. A percentile bootstrap over samples,
-//! for comparison, has a coverage of 84 % at five samples and 90 % at eleven even if they are normal; and a t interval
-//! of the samples' own percentiles is about another figure, and may not even contain the merged value.
+//! two thirds of it, with and without drift between rounds, a 95 % interval of p50, p99 or p99.9 covers the true value
+//! in 93.5 % of draws or more. Where the tail's weight varies by 130 % of itself (most samples lack it, a few consist
+//! of it), p99 is covered in 91 to 93 %: no interval can include values that weren't sampled. For comparison, a
+//! percentile bootstrap over samples has a coverage of 84 % at five samples and 90 % at eleven even if they are normal.
+//! A t interval of the samples' own percentiles concerns another figure, and may not even contain the merged value.
 //!
-//! Where the share's interval reaches one, no larger value was recorded that could be its bound, and the largest
-//! recorded one is used.
+//! If the share's interval reaches one, no larger value was recorded that could be its bound, so the largest recorded
+//! one is used.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +29,8 @@ use crate::histogram::{SparseHistogram, bucket_of, rank};
 
 /// Percentiles of all transactions of a cell, and each round's deviation from them.
 ///
-/// It takes each sample twice, first merged with all others and then alone, so that of thousands of samples none needs
-/// to be held. Samples of the same round belong together (see [`super::Summary::of_rounds`]).
+/// Each sample is passed twice, first merged with all others and then alone, so that even of thousands of samples none
+/// must be kept. Samples of the same round belong together (see [`super::Summary::of_rounds`]).
 #[derive(Clone, Debug)]
 pub struct PooledPercentiles {
     /// Upper edge of a bucket and the number of all transactions that are not above it, in ascending order.
@@ -69,7 +68,7 @@ impl PooledPercentiles {
         Self { percentiles, cumulative, rounds: BTreeMap::new() }
     }
 
-    /// Adds a sample alone, or a part of it.
+    /// Adds a single sample, or a part of one.
     pub fn take(&mut self, round: u32, sample: &SparseHistogram) {
         let none = || Shares { total: 0, below: vec![0; self.percentiles.len()] };
         let shares = self.rounds.entry(round).or_insert_with(none);
@@ -94,7 +93,7 @@ impl PooledPercentiles {
         };
         let interval = |(index, Percentile { percent, below, .. }): (usize, &Percentile)| {
             let share = *below as f64 / self.all();
-            // Deviation of each round's share from the share of all, weighted by its size.
+            // Deviation of each round's share from the overall share, weighted by the round's size.
             let residual = |shares: &&Shares| {
                 let off = shares.below[index] as f64 - share * shares.total as f64;
                 off * rounds.len() as f64 / self.all()
@@ -120,13 +119,13 @@ fn reached(cumulative: &[(u64, u64)], percent: f64) -> (u64, u64) {
     cumulative[at.min(cumulative.len() - 1)]
 }
 
-/// Margins below and above the percentile's share, given t.
+/// Returns the margins below and above the percentile's share, given t.
 fn margins(residuals: &[f64], quantile: f64) -> (f64, f64) {
     let n = residuals.len() as f64;
     let sum = |power: i32| residuals.iter().map(|residual| residual.powi(power)).sum::<f64>();
     let sd = (sum(2) / (n - 1.0)).sqrt();
     let margin = quantile * sd / n.sqrt();
-    // Two samples have no skewness, and equal ones none that is meaningful.
+    // Two samples have no skewness, and equal ones no meaningful one.
     let skewness = if n > 2.0 && sd > 0.0 { n / ((n - 1.0) * (n - 2.0)) * sum(3) / sd.powi(3) } else { 0.0 };
     let skewed = skewness * sd * (2.0 * quantile * quantile + 1.0) / (6.0 * n);
     (margin + skewed.max(0.0), margin + (-skewed).max(0.0))
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_interval_holds_the_merged_value_and_never_goes_below_the_least() {
-        // One sample of eleven has a tail: the case in which a t interval was [-213, 1260].
+        // One sample of eleven has a tail. A t interval was [-213, 1260] in this case.
         let mut samples: Vec<Histogram> = (0..10).map(|n| sample((0..200).map(|i| 80_000 + 10 * n + i))).collect();
         samples.push(sample((0..200).map(|i| if i % 5 == 0 { 7_000_000 } else { 81_000 })));
         let mut merged = Histogram::new();

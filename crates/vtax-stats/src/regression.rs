@@ -3,17 +3,17 @@
 //! * The fit is `response = fixed + Σ slope · predictor`, by Householder QR of the scaled design (Golub & Van Loan,
 //!   "Matrix Computations", 4th ed., section 5.3); a prediction is `ŷ ± t(1 - α/2, n - p) · s · √(v₀ + x₀'(X'WX)⁻¹x₀)`
 //!   (Draper & Smith, "Applied Regression Analysis", 3rd ed., section 8.3).
-//! * The noise of a cost grows with the load, but a few points don't show how. The design is fitted twice: with constant
-//!   noise, and with noise in proportion to the cost (weights 1/ŷ², Carroll & Ruppert, "Transformation and Weighting in
-//!   Regression", 1988, chapter 2). An interval covers both, so that it is right for either and for what lies between.
-//!   Estimates are those of constant noise, which follow the high loads, where a size is read.
+//! * The noise of a cost grows with the load, but a few points don't show how. So the design is fitted twice: with
+//!   constant noise, and with noise in proportion to the cost (weights 1/ŷ², Carroll & Ruppert, "Transformation and
+//!   Weighting in Regression", 1988, chapter 2). An interval covers both, so that it is correct for either and for
+//!   anything in between. Estimates are those of constant noise, which follow the high loads that determine a size.
 //! * Costs are not negative. A negative slope or fixed part that may be zero is held at zero (Lawson & Hanson, "Solving
-//!   Least Squares Problems", 1974, chapter 23; with four predictors all subsets are tried), and keeps its share of
-//!   the interval. A slope that is negative beyond doubt is refused. A fixed part that is negative beyond doubt remains,
+//!   Least Squares Problems", 1974, chapter 23; with four predictors all subsets are tried), and keeps its share of the
+//!   interval. A slope that is negative beyond doubt is refused. A fixed part that is negative beyond doubt remains,
 //!   and [`LinearFit::grows_faster`] reports it: the cost grows faster than the load.
 //!
-//! The tests draw cost curves and count how many intervals cover the next sample: at least 93 % at 95 %, also if the
-//! noise grows with the load, with as few as 5 points.
+//! The tests draw cost curves and count how many intervals cover the next sample: at least 93 % at 95 %, even if the
+//! noise grows with the load, and with as few as 5 points.
 
 mod qr;
 #[cfg(test)]
@@ -25,19 +25,19 @@ use qr::Factors;
 /// Maximum number of predictors; the subsets of more would be too many to try.
 pub const MOST_PREDICTORS: usize = 4;
 
-/// Variance inflation above which two predictors are one. Beyond 10 it is usually a warning (Belsley, Kuh & Welsch,
-/// "Regression Diagnostics", 1980, chapter 3); the interval includes what such a design doesn't know. From here on a
-/// predictor varies by less than 3 % of its range where the others don't.
+/// Variance inflation above which two predictors count as one. Values above 10 are usually a warning (Belsley, Kuh &
+/// Welsch, "Regression Diagnostics", 1980, chapter 3), but here the interval includes the uncertainty of such a design.
+/// Above this limit, a predictor varies independently of the others by less than 3 % of its range.
 const MOST_INFLATION: f64 = 1e3;
 
-/// Share of the fixed part's and of a slope's sampling distribution that must be below zero to be beyond doubt.
+/// Share of a coefficient's sampling distribution that must be below zero for it to be negative beyond doubt.
 const BEYOND_DOUBT: f64 = 0.995;
 
-/// Weights of proportional noise are limited to those of this share of the largest cost: a cost near zero would be all
-/// that counts.
+/// Weights of proportional noise are limited to those of this share of the largest cost; otherwise a cost near zero
+/// would dominate the fit.
 const LEAST_COST: f64 = 0.05;
 
-/// Largest figure of a design; its products must be finite.
+/// Largest permitted figure of a design, so that products are finite.
 const LARGEST: f64 = 1e100;
 
 /// Loads of one measurement, and its cost.
@@ -90,7 +90,7 @@ pub struct LinearPrediction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum NoiseGrowth {
     Constant,
-    /// Standard deviation in proportion to the cost, but at least to this one.
+    /// Standard deviation in proportion to the cost, but at least that of this cost.
     Proportional {
         least: f64,
     },
@@ -114,7 +114,7 @@ struct NoiseFit {
 }
 
 impl LinearFit {
-    /// Fits a cost to measurements: more of them than predictors by at least two.
+    /// Fits a cost to measurements, at least two more than predictors.
     pub fn of(rows: &[RegressionRow]) -> Result<LinearFit, RegressionError> {
         check(rows)?;
         refuse_collinear(rows)?;
@@ -169,7 +169,7 @@ impl NoiseFit {
         let columns = design[0].len();
         let all: Vec<usize> = (0..columns).collect();
         let solved = qr::solve(&design, &response, weights, &all);
-        // Checked before, so that it is singular only by rounding.
+        // The design was checked before, so it can be singular only by rounding.
         let (factors, free) = solved.ok_or(RegressionError::Collinear { one: 0, other: columns.saturating_sub(2) })?;
         let freedom = rows.len() - columns;
         let unknown = 0.0;
@@ -202,7 +202,8 @@ impl NoiseFit {
         (design.iter().zip(response).zip(weights).map(square).sum::<f64>() / self.freedom as f64).sqrt()
     }
 
-    /// Holds negative coefficients at zero: of all subsets whose solution has none, the one with the least squares.
+    /// Holds negative coefficients at zero: selects, among all subsets whose solution has no negative one, that with
+    /// the least squares.
     fn constrain(&mut self, design: &[Vec<f64>], response: &[f64], weights: &[f64]) {
         let negative_fixed = self.is_negative(0);
         let feasible = |coefficients: &[f64]| coefficients[usize::from(negative_fixed)..].iter().all(|it| *it >= 0.0);
@@ -244,7 +245,7 @@ impl NoiseFit {
 }
 
 impl NoiseGrowth {
-    /// Variance of a response, in units of the fit's.
+    /// Returns the variance of a response, in units of the fit's variance.
     fn variance(self, response: f64) -> f64 {
         match self {
             NoiseGrowth::Constant => 1.0,
@@ -322,7 +323,7 @@ fn inflation(standardized: &[Vec<f64>], predictor: usize) -> f64 {
     let design: Vec<Vec<f64>> = (0..rows).map(|row| standardized.iter().map(|column| column[row]).collect()).collect();
     let target = &standardized[predictor];
     let Some((_, solved)) = qr::solve(&design, target, &vec![1.0; rows], &others) else {
-        // The others are collinear among themselves, and their own turn reports it.
+        // The others are collinear among themselves, which is reported when it is their turn.
         return 1.0;
     };
     let residual = |row: usize| {

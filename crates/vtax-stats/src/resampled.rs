@@ -1,17 +1,17 @@
 //! Detection limit: the smallest difference that four of five studies like this one show.
 //!
-//! A formula requires a distribution of the noise, and that of machines is not normal: factors derived from it kept the
-//! promise in 57 to 70 % of studies with heavy tails, skew or a mixture. So the study's own rounds are resampled with
-//! replacement (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 25). Their centre is moved to
-//! zero first, and the need of each such study is known without a search: a shift by δ is shown by the signed-rank test
-//! if all but the last few of its Walsh averages are then above zero, so δ is minus one of them. The result covers four
-//! of five of these needs.
+//! A formula would require a distribution of the noise, and that of machines is not normal: factors derived from it
+//! kept the promise in 57 to 70 % of studies with heavy tails, skew or a mixture. So the study's own rounds are
+//! resampled with replacement (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 25), after their
+//! centre is moved to zero. The shift that each such study needs is known without a search: the signed-rank test shows
+//! a shift by δ if all but the last few Walsh averages are then above zero, so δ is minus one of them. The result
+//! covers the needs of four of five studies.
 //!
-//! A few rounds know little of the noise they came from, and a study that prints the figure isn't the one that needs
-//! it. The allowance was determined by simulating studies of 8 to 50 rounds with normal, heavy-tailed, skewed and mixed
-//! noise, families of 1 to 40 (see [`allowance`]): with it four of five is kept within 5 points from 30 rounds. Fewer
-//! rounds overstate the limit (up to 95 of 100 studies under normal noise), and 75 of 100 where one of ten samples is
-//! disturbed (`tests/trial/verdicts.rs`).
+//! A few rounds contain little information on their noise, and the result applies to other studies than the one that
+//! prints it. The allowance was determined by simulating studies of 8 to 50 rounds with normal, heavy-tailed, skewed
+//! and mixed noise, and families of 1 to 40 (see [`allowance`]): with it, four of five is kept within 5 points from 30
+//! rounds. With fewer rounds, the limit is too large (up to 95 of 100 studies under normal noise show it), and 75 of
+//! 100 show it where one of ten samples is disturbed (`tests/trial/verdicts.rs`).
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -21,13 +21,13 @@ use super::walsh::{WalshAverages, averages};
 use super::{LogDifference, Significance};
 
 const POWER: f64 = 0.8;
-/// Number of studies at which the share of covered needs is known to one point.
+/// Number of resampled studies: the share of covered needs, four of five, then has a standard error of two points.
 const STUDIES: usize = 400;
 
 /// Returns the smallest difference that four of five studies of `pairs` rounds show, with log ratios drawn from these;
 /// `None` if nothing can be shown.
 pub(super) fn smallest_shown(log_ratios: &[f64], pairs: usize, significance: Significance) -> Option<LogDifference> {
-    // More rounds than these change little except the error, which is known to fall with their root.
+    // More rounds than these change little except the error, which decreases with their square root.
     let drawn = pairs.min(EXACT);
     let rank = rank_of_tail(drawn, significance.get() / 2.0);
     if rank == 0 || log_ratios.len() < 2 {
@@ -41,7 +41,7 @@ pub(super) fn smallest_shown(log_ratios: &[f64], pairs: usize, significance: Sig
     Some(LogDifference::of_log(*need * allowance(log_ratios.len(), rank) * of_more))
 }
 
-/// Shift that each of the drawn studies needs.
+/// Returns the shift that each of the resampled studies needs.
 fn needs(centred: &[f64], pairs: usize, rank: usize) -> Vec<f64> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(pairs as u64);
     let mut study = vec![0.0; pairs];
@@ -55,13 +55,13 @@ fn needs(centred: &[f64], pairs: usize, rank: usize) -> Vec<f64> {
     (0..STUDIES).map(&mut need).collect()
 }
 
-/// Integer below `bound`: Lemire (2019), without the rejection, whose bias is 1 in 2^50 here.
+/// Returns an integer below `bound`: Lemire (2019), without the rejection, whose bias is 1 in 2^50 here.
 fn below(random: &mut impl Rng, bound: usize) -> usize {
     ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
 }
 
-/// Factor of the needs: for the number of rounds that the noise is known from, and for a deciding average near their
-/// end.
+/// Returns the factor of the needs, for the number of rounds from which the noise is known, and for a decisive average
+/// near the end of their order.
 fn allowance(known: usize, rank: usize) -> f64 {
     1.0 + 2.0 / known as f64 + 3.0 / rank as f64
 }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(of(0.0, 30, 1), 0.0);
     }
 
-    /// From many rounds of normal noise: (1.96 + 0.84) · s / √n, and the 3 / π of ranks.
+    /// Many rounds of normal noise need (1.96 + 0.84) · s / √n, times √(π / 3) for ranks.
     #[test]
     fn many_rounds_agree_with_normal_theory() {
         let need = shown(60, 1.0, 60, 1).expect("enough rounds");

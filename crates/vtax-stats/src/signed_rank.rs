@@ -1,18 +1,18 @@
 //! Wilcoxon's signed-rank test for differences on one side of zero.
 //!
 //! Wilcoxon (1945), "Individual comparisons by ranking methods", Biometrics Bulletin 1(6). The differences are ranked
-//! by their size; the statistic is the sum of the ranks of those above zero. Without a difference between the arms each
-//! sign is a fair coin's, so the statistic's distribution is known for any symmetric noise, and one outlier has no more
-//! weight than the largest rank.
+//! by their size; the statistic is the sum of the ranks of the positive ones. Without a difference between the arms,
+//! each sign is as random as a fair coin, so the statistic's distribution is known for any symmetric noise, and one
+//! outlier has no more weight than the largest rank.
 //!
 //! * Ties: equal sizes share the mean of their ranks, and the distribution is that of these ranks (conditional on the
 //!   ties), not that of untied ranks.
 //! * Zeros: Pratt (1959), "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54(287): they are
-//!   ranked with the others and then omitted, since a zero is on neither side. Omitting them first, as Wilcoxon did,
-//!   can make a difference more significant by moving it towards zero.
-//! * Up to 64 differences the distribution is exact; above that it is the normal one, with the variance of the ranks as
-//!   they are (which corrects for ties and zeros) and a correction for continuity: Hollander, Wolfe & Chicken,
-//!   "Nonparametric Statistical Methods", 3rd edition (2014), section 3.1.
+//!   ranked with the others and then omitted, since a zero is on neither side. If they are omitted first, as Wilcoxon
+//!   did, a difference that moves towards zero can become more significant.
+//! * Up to 64 differences the distribution is exact. Above, it is normal, with the variance of the actual ranks (which
+//!   accounts for ties and zeros) and a continuity correction: Hollander, Wolfe & Chicken, "Nonparametric Statistical
+//!   Methods", 3rd edition (2014), section 3.1.
 
 use std::sync::OnceLock;
 
@@ -30,16 +30,16 @@ pub(super) fn p_value(differences: &[f64]) -> PValue {
         0..=EXACT => ranks.exact_tail(),
         _ => ranks.normal_tail(),
     };
-    // The normal tail of two thousand equal signs is less than the smallest double.
+    // The normal tail of two thousand equal signs is below the smallest double.
     PValue::new((2.0 * tail).clamp(f64::MIN_POSITIVE, 1.0)).expect("clamped to what a p-value can be")
 }
 
 /// Returns the distance of an interval's bounds from the ends of the sorted Walsh averages that leaves `tail` on either
-/// side, counted from 1: the number of values of the statistic that together are at most as likely. 0 if there is none:
-/// `n` differences are too few.
+/// side, counted from 1: the number of values of the statistic that together are at most as likely. 0 if there is none,
+/// because `n` differences are too few.
 ///
-/// It uses the same distributions as [`p_value`], so that an interval excludes zero exactly if p is at most twice the
-/// tail (without ties).
+/// It uses the same distributions as [`p_value`], so that (without ties) an interval excludes zero exactly if p is at
+/// most twice the tail.
 pub(super) fn rank_of_tail(n: usize, tail: f64) -> usize {
     match n {
         0..=EXACT => untied(n).partition_point(|below| *below <= tail),
@@ -60,7 +60,7 @@ struct Ranks {
     doubled: Vec<u32>,
     /// Smaller of the doubled sums of the two signs.
     smaller: u32,
-    /// Set if no two differences are of one size, and none is zero.
+    /// Set if no two differences have the same size, and none is zero.
     untied: bool,
 }
 
@@ -71,7 +71,7 @@ impl Ranks {
         let mut ranks = Ranks { doubled: Vec::new(), smaller: 0, untied: true };
         let (mut above, mut passed) = (0, 0);
         for tied in by_size.chunk_by(|a, b| a.abs() == b.abs()) {
-            // The first of them has the rank passed + 1, the last one passed + their number.
+            // The first of them has the rank `passed` + 1, and the last one `passed` + their number.
             let shared = (2 * passed + tied.len() + 1) as u32;
             passed += tied.len();
             ranks.untied &= tied.len() == 1 && tied[0] != 0.0;
@@ -84,7 +84,7 @@ impl Ranks {
         ranks
     }
 
-    /// Probability that a sum is at most as large as the smaller of the two.
+    /// Returns the probability that a sum is at most as large as the smaller of the two.
     fn exact_tail(&self) -> f64 {
         match self.untied {
             true => untied(self.doubled.len())[self.smaller as usize / 2],
@@ -101,7 +101,7 @@ impl Ranks {
     }
 }
 
-/// Probabilities of the sums 0, 1, …, `most`, if each rank counts with probability one half.
+/// Returns the probabilities of the sums 0, 1, …, `most`, if each rank is included with probability one half.
 fn sums(ranks: &[u32], most: usize) -> Vec<f64> {
     let mut probabilities = vec![0.0; most + 1];
     probabilities[0] = 1.0;
@@ -114,7 +114,7 @@ fn sums(ranks: &[u32], most: usize) -> Vec<f64> {
     probabilities
 }
 
-/// Probabilities that the sum of untied ranks 1..=n is at most 0, 1, …; computed once for each n.
+/// Returns the probabilities that the sum of untied ranks 1..=n is at most 0, 1, …; computed once for each n.
 fn untied(n: usize) -> &'static [f64] {
     static KNOWN: [OnceLock<Vec<f64>>; EXACT + 1] = [const { OnceLock::new() }; EXACT + 1];
     KNOWN[n].get_or_init(|| {
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn counted_by_hand() {
-        // Of ±1 ±2 ±3 only two of eight patterns have all ranks on one side.
+        // For ±1 ±2 ±3, only two of eight patterns have all ranks on one side.
         assert_eq!(p(&[0.1, 0.2, 0.3]), 2.0 / 8.0);
-        // Rank 1 is below: sums of 0 and 1, on both sides.
+        // Rank 1 is negative: sums of 0 and 1, on both sides.
         assert_eq!(p(&[3.0, 2.0, -1.0]), 4.0 / 8.0);
         assert_eq!(p(&[-0.3]), 1.0);
         assert_eq!(p(&[]), 1.0);
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(p(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]), 2.0 / 1024.0);
     }
 
-    /// Equal sizes make it the sign test: 9 of 10 above zero, (1 + 10) · 2 / 1024.
+    /// Equal sizes turn it into the sign test: 9 of 10 are positive, (1 + 10) · 2 / 1024.
     #[test]
     fn ties_have_the_distribution_of_their_own_ranks() {
         let mut nine = [0.1; 10];
@@ -201,7 +201,7 @@ mod tests {
         assert!(p(&[0.1; 70]) < 1e-12, "equal sizes of one sign are as clear as any");
     }
 
-    /// The usual table of Wilcoxon's critical values, two-sided: the rank is one more.
+    /// Usual table of Wilcoxon's two-sided critical values: the rank is one higher.
     #[test]
     fn ranks_are_those_of_the_published_table() {
         for (n, critical) in

@@ -1,22 +1,23 @@
 //! Intervals that hold for several figures at the same time, and decisions about targets.
 //!
 //! If the best of m figures is chosen, or each of m figures is compared with a target, one of m 95 % intervals misses
-//! its truth far more often than in 5 % of cases. By Bonferroni's inequality, m intervals at 1 - 0.05/m hold together in
-//! 95 % of cases, however the figures depend on each other (Dunn, "Multiple comparisons among means", Journal of the
-//! American Statistical Association 56, 1961), and so does the one that is selected after looking at all of them. No
-//! other correction of the selection is required (Benjamini & Yekutieli, "False discovery rate-adjusted multiple
-//! confidence intervals for selected parameters", Journal of the American Statistical Association 100, 2005).
+//! its true value far more often than in 5 % of cases. By Bonferroni's inequality, m intervals at 1 - 0.05/m are all
+//! correct in 95 % of cases, however the figures depend on each other (Dunn, "Multiple comparisons among means",
+//! Journal of the American Statistical Association 56, 1961), and so is one that is selected after looking at all of
+//! them. No other correction for the selection is required (Benjamini & Yekutieli, "False discovery rate-adjusted
+//! multiple confidence intervals for selected parameters", Journal of the American Statistical Association 100, 2005).
 //!
 //! An interval is widened by the ratio of the two quantiles of Student's t, on the logarithmic scale of
 //! [`Summary`](super::Summary), each side on its own.
 
 use super::{planning::MOST_ROUNDS, student};
 
-/// Share of cases in which any of the intervals may miss its truth.
+/// Share of cases in which any of the intervals may miss its true value.
 const LEVEL: f64 = 0.05;
-/// Share of runs that should decide what is planned: four of five, as in [`planning`](super::planning).
+/// Normal quantile of the share of runs that should decide as planned: four of five, as in
+/// [`planning`](super::planning).
 const POWER_DEVIATE: f64 = 0.841_621;
-/// Keeps the bounds finite and above zero.
+/// Maximum logarithm of a bound, so that bounds are finite and above zero.
 const LARGEST_LOG: f64 = 200.0;
 
 /// Mean of a cell's rounds with the bounds of its interval.
@@ -28,12 +29,12 @@ pub struct BoundedMean {
     pub low: f64,
     /// Upper bound.
     pub high: f64,
-    /// Rounds; one has no interval.
+    /// Number of rounds; a single one has no interval.
     pub rounds: u32,
 }
 
 impl BoundedMean {
-    /// Returns the figure with an interval that holds together with those of `figures - 1` others, from its 95 %
+    /// Returns the figure with an interval that is valid together with those of `figures - 1` others, from its 95 %
     /// interval. `None` if a figure is not above zero, or has too few rounds for an interval.
     #[must_use]
     pub fn simultaneous(self, figures: usize) -> Option<BoundedMean> {
@@ -45,7 +46,7 @@ impl BoundedMean {
     }
 
     /// Returns the number of rounds after which four of five such simultaneous intervals would exclude the target, if
-    /// the mean is the truth; `None` if it is too close to the target.
+    /// the mean is the true value; `None` if it is too close to the target.
     pub fn rounds_to_exclude(self, target: f64, figures: usize) -> Option<u32> {
         let distance = (target / self.mean).ln();
         let bound = if distance < 0.0 { self.low } else { self.high };
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_widening_is_that_of_the_tables() {
-        // t(10): 2.228 at 97.5 %, 3.169 at 99.5 %, which is that of five figures.
+        // t(10): 2.228 at 97.5 %; 3.169 at 99.5 %, which applies to five figures.
         let wide = figure(100.0, 90.0, 110.0, 11).simultaneous(5).expect("an interval");
         let expected = |bound: f64| 100.0 * ((bound / 100.0_f64).ln() * 3.169 / 2.228).exp();
         assert!((wide.low - expected(90.0)).abs() < 0.01 && (wide.high - expected(110.0)).abs() < 0.01, "{wide:?}");

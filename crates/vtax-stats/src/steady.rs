@@ -1,26 +1,27 @@
 //! Steady-state detection: online, to end a warm-up, and afterwards, for a report.
 //!
-//! A stream starts slow, a path's caches fill, a governor raises the clock. [`Steady`] looks at equal bins
-//! (transactions or bytes of 10 ms, say) as they arrive and finds the one from which the level is steady.
+//! A stream starts slowly, a path's caches fill, a governor raises the clock. [`Steady`] examines equal bins (e.g.
+//! transactions or bytes of 10 ms) as they arrive, and finds the one from which the level is steady.
 //!
-//! The rule has two parts. Where the start-up ends is MSER's choice (marginal standard error rule: White, "An effective
-//! truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997): of all tails of the series,
-//! the one whose mean has the least standard error, `s² / n`. A tail that reaches back into the ramp pays with its
-//! variance, a shorter one than need be with its n. However, MSER always returns a tail, even of a series that rises
-//! throughout. So the tail counts as steady only if a straight line through it is level: a least-squares slope between
-//! -1.2 and +0.3 of its standard errors, which half of all level tails have, or one that moves the level by no more
-//! than 2 %. The bounds are stricter for a rise, which is typical of a warm-up; a level series that fails is tested
-//! again with the next bin.
+//! The rule has two parts. The end of the start-up is determined by MSER (marginal standard error rule: White, "An
+//! effective truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997): of all tails of
+//! the series, the one whose mean has the smallest standard error, `s² / n`. A tail that extends into the ramp is
+//! penalized by its variance, and an unnecessarily short one by its n. However, MSER always returns a tail, even of a
+//! series that rises throughout. So the tail counts as steady only if a straight line through it is level: a
+//! least-squares slope between -1.2 and +0.3 of its standard errors, as half of all level tails have, or one that
+//! changes the level by no more than 2 %. The bounds are stricter for a rise, which is typical of a warm-up; a level
+//! series that fails is tested again with the next bin.
 //!
-//! The detection limits depend on the bins' noise (the tests have the figures). Level bins are accepted after 10 or 11
-//! bins in the middle, after 16 in nine of ten, whatever their noise. A doubling start that ends in a plateau is never
-//! accepted as steady below 95 % of it at a noise of up to 10 %, and in 6 % of draws at 20 % if it doubles but every
-//! tenth bin; the plateau is accepted after ten bins in the middle. Growth of 3 % a bin is never accepted at a noise of
-//! up to 5 %, and within fifty bins in one of seven draws at 10 %: then longer bins are the remedy.
+//! The detection limits depend on the noise of the bins (the tests have the figures). Level bins are accepted after 10
+//! or 11 bins in the median, and after 16 in nine of ten cases, whatever their noise. A doubling start that ends in a
+//! plateau is never accepted as steady below 95 % of it at a noise of up to 10 %, and in 6 % of draws at 20 % if it
+//! doubles only every tenth bin; the plateau is accepted after ten bins in the median. Growth of 3 % per bin is never
+//! accepted at a noise of up to 5 %, and within fifty bins in one of seven draws at 10 %; longer bins are then the
+//! remedy.
 
 /// Minimum number of bins of a steady tail.
 const WINDOW: usize = 10;
-/// Maximum number of bins to look back on.
+/// Maximum number of bins considered.
 const MEMORY: usize = 64;
 /// Steepest rise that counts as level, in standard errors of the slope.
 const RISE_T: f64 = 0.3;
@@ -28,10 +29,10 @@ const RISE_T: f64 = 0.3;
 const FALL_T: f64 = 1.2;
 /// Largest change over the tail that doesn't matter, as a share of its mean.
 const LEVEL_CHANGE: f64 = 0.02;
-/// Far above any bin, and its square is finite.
+/// Limit far above any bin, whose square is finite.
 const LARGEST: f64 = 1e100;
 
-/// Detects the steady state of a series. It allocates no memory, and needs 64 additions per bin.
+/// Detector of the steady state of a series. It allocates no memory, and takes 64 additions per bin.
 #[derive(Clone, Debug)]
 pub struct Steady {
     /// Last bins, each at its number modulo the length.
@@ -81,12 +82,12 @@ impl Steady {
         (1..=length as u64).map(|back| self.bins[(self.seen - back) as usize % MEMORY])
     }
 
-    /// Length of MSER's tail.
+    /// Returns the length of MSER's tail.
     fn best_tail(&self) -> Option<usize> {
         let most = MEMORY.min(self.seen as usize);
         let mut moments = Moments::default();
         let errors = self.newest(most).map(|bin| moments.with(bin)).enumerate().skip(WINDOW - 1);
-        // If several tails have the same error, the longest is taken.
+        // Among tails with the same error, the longest is taken.
         errors
             .min_by(|(_, left), (_, right)| left.total_cmp(right).then(std::cmp::Ordering::Greater))
             .map(|(at, _)| at + 1)
@@ -142,7 +143,7 @@ impl Line {
         Self { n, mean: moments.mean, slope, error: (residual / spread).sqrt() }
     }
 
-    /// A series of zeros is not a level: nothing flows yet.
+    /// Returns `true` if the line is level. A series of zeros is not, because nothing flows yet.
     fn is_level(&self) -> bool {
         let change = self.slope.abs() * (self.n - 1.0);
         let explained = if self.slope > 0.0 { RISE_T } else { FALL_T } * self.error;
@@ -164,7 +165,7 @@ mod tests {
         })
     }
 
-    /// Bins around a level that may change with their number.
+    /// Returns bins around a level that may change with their number.
     fn bins(draws: &mut Draws, n: usize, noise: f64, level: impl Fn(f64) -> f64) -> Vec<f64> {
         let noise = draws.samples(n, |z| 1.0 + noise * z);
         noise.iter().enumerate().map(|(bin, noise)| (1e4 * level(bin as f64) * noise).max(0.0)).collect()

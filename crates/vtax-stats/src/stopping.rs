@@ -1,10 +1,10 @@
 //! Stopping rule of netperf.
 //!
 //! `netperf -i max,min -I confidence,width` repeats a test until the mean's interval is no wider than requested (Care
-//! and Feeding of Netperf 2.6, "Global Options": `-I 99,5` requests the mean within ±2.5 % with a confidence of 99 %,
-//! so the width is that of the whole interval).
+//! and Feeding of Netperf 2.6, "Global Options"). `-I 99,5` requests the mean within ±2.5 % with a confidence of 99 %,
+//! so the width is that of the whole interval.
 //!
-//! **This is a precision, not a verdict.** The rule looks after every sample and stops at the first interval that
+//! **This is a precision, not a verdict.** The rule checks after every sample and stops at the first interval that
 //! happens to be narrow, so the interval's coverage is lower than nominal; and two equal arms that each stopped this
 //! way are called different in 28 % of comparisons at 6 % drift. Differences are judged by [`super::PairedTax`].
 
@@ -130,7 +130,7 @@ impl StoppingRule {
     }
 }
 
-/// Returns `2 · t · s / √n / |mean|` in percent, like netperf's calculate_confidence(), of two samples or more.
+/// Returns `2 · t · s / √n / |mean|` in percent, like netperf's calculate_confidence(), for two samples or more.
 fn relative_width(samples: &[f64], confidence: Confidence) -> Option<f64> {
     let (mean, margin) = student::mean_and_margin(samples, confidence);
     let width = 100.0 * 2.0 * margin / mean.abs();

@@ -1,26 +1,26 @@
 //! Figure of a cell: mean and median of its samples, with the uncertainty of the mean.
 //!
-//! The interval is Student's on a logarithmic scale: by the delta method the logarithm of the mean has the standard
+//! The interval is Student's on a logarithmic scale: by the delta method, the logarithm of the mean has the standard
 //! error `s / (√n · mean)`, so the bounds are `mean · exp(±t · s / (√n · mean))`. Rates and times are above zero, and
 //! so is every bound of such an interval, whereas `mean ± t · s / √n` printed "233 [-160, 625]". With little noise the
-//! two are the same; over samples with an upper tail this one has a higher coverage.
+//! two are equal; for samples with an upper tail, this one has a higher coverage.
 //!
-//! It is not a bootstrap interval. A cell has 5 to 60 samples, each the mean of many thousand transactions. At few
-//! samples the percentile bootstrap and BCa (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 13
-//! and 14) resample too little spread: over normal samples a 95 % interval holds the mean in 84 % of draws at n = 5 and
-//! 90 % at n = 11, this one in 95 %, and in 93 % or more over samples with a lognormal skew of σ = 0.3 or with
-//! Student's t of 3 degrees of freedom (the tests here and in `tests/trial.rs` show it). The bootstrap-t has the right
-//! coverage too, but one outlier among equal samples makes intervals many times wider than any sample. Over strongly
-//! skewed samples all are too narrow: this one holds the mean of a lognormal with σ = 1 in 88 to 91 % for n = 5 to 50
-//! (`mean ± t · s / √n` in 82 to 90 %), and least where one of ten samples is disturbed by ten times the noise (76 to
-//! 88 %); prefer the median there.
+//! It is not a bootstrap interval. A cell has 5 to 60 samples, each the mean of many thousand transactions. For few
+//! samples, the percentile bootstrap and BCa (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 13
+//! and 14) resample too little spread: for normal samples, a 95 % interval covers the mean in 84 % of draws at n = 5
+//! and 90 % at n = 11. This one covers it in 95 %, and in 93 % or more for samples with a lognormal skew of σ = 0.3 or
+//! with Student's t of 3 degrees of freedom (the tests here and in `tests/trial.rs` show it). The bootstrap-t has the
+//! right coverage too, but one outlier among equal samples makes its intervals many times wider than any sample. For
+//! strongly skewed samples all are too narrow: this one covers the mean of a lognormal with σ = 1 in 88 to 91 % for n =
+//! 5 to 50 (`mean ± t · s / √n` in 82 to 90 %), and least often where one of ten samples is disturbed by ten times the
+//! noise (76 to 88 %); prefer the median there.
 
 use std::collections::BTreeMap;
 
 use super::error::finite;
 use super::{Confidence, StatsError, student};
 
-/// Keeps the bounds finite and above zero, whatever two samples are.
+/// Maximum logarithm of a bound's factor, so that bounds are finite and above zero for any two samples.
 const LARGEST_LOG: f64 = 200.0;
 
 /// Mean, median and interval of the samples of one cell, in the samples' unit.
@@ -64,9 +64,9 @@ impl Summary {
 
     /// Summarizes samples, each with the number of its round.
     ///
-    /// The two samples of a cell that is measured twice per round (the baseline) saw the same machine, and where that
-    /// drifts between rounds they don't count as two: at 2 % of noise and 3 % of drift Student's interval of all
-    /// samples holds the mean in 86 % of draws (`tests/trial.rs`). So the interval is that of the rounds' means; with
+    /// The two samples of a cell that is measured twice per round (the baseline) saw the same machine. If the machine
+    /// drifts between rounds, they don't count as two: at 2 % of noise and 3 % of drift, Student's interval of all
+    /// samples covers the mean in 86 % of draws (`tests/trial.rs`). So the interval is that of the rounds' means; with
     /// one sample in each round it is [`Summary::of`]'s.
     pub fn of_rounds(samples: &[(u32, f64)], confidence: Confidence) -> Result<Self, StatsError> {
         let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
@@ -168,7 +168,7 @@ mod tests {
         assert!(largest.low.is_finite() && largest.high.is_finite() && largest.sd.is_finite());
     }
 
-    /// Reason for Student's interval: if this fails, the module's text is wrong.
+    /// Reason for Student's interval: if this fails, the module's documentation is wrong.
     #[test]
     fn a_percentile_bootstrap_would_be_too_narrow() {
         let mut draws = Draws::seeded(2);

@@ -1,4 +1,4 @@
-//! Tests of the statistics as a whole: on studies with a known truth, and against another implementation.
+//! Tests of the statistics as a whole: on studies with known true values, and against another implementation.
 
 mod independent;
 pub(crate) mod synthetic;
@@ -7,7 +7,7 @@ mod trial;
 use super::{Confidence, PooledPercentiles};
 use crate::histogram::{Histogram, SparseHistogram};
 
-/// 95 % intervals of the merged percentiles of these samples, one per round.
+/// Returns 95 % intervals of the merged percentiles of these samples, one per round.
 pub(crate) fn percentile_intervals(samples: &[Histogram], percents: &[f64]) -> Option<Vec<(u64, u64)>> {
     let mut merged = Histogram::new();
     samples.iter().for_each(|sample| merged.merge(sample));

@@ -1,13 +1,13 @@
 //! Verdicts from figures.
 //!
 //! * **Slower, faster**: a difference is shown if its p-value, adjusted for all comparisons of its family (Holm), is
-//!   below 5 %. Interval and p are of the same test, so the interval then excludes equality.
-//! * **Not confirmed** (shown as "not significant"): p is below 5 % for the comparison alone, but not after correction:
-//!   one of twenty comparisons of equal arms looks like that.
-//! * **None larger**: no difference is shown, and the interval bounds the cost: "≤ 0.9 % worse". That is a statement of
+//!   below 5 %. Interval and p come from the same test, so the interval then excludes equality.
+//! * **Not confirmed** (shown as "not significant"): p is below 5 % for the comparison alone, but not after correction,
+//!   as in one of twenty comparisons of equal arms.
+//! * **None larger**: no difference is shown, and the interval limits the cost: "≤ 0.9 % worse". That is a statement of
 //!   equivalence: the two one-sided tests of Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15(6),
 //!   each at 2.5 %, reject any larger difference.
-//! * **Too noisy to tell**: no difference is shown, and the interval allows a factor of two. No figure is printed then.
+//! * **Too noisy to tell**: no difference is shown, and the interval allows a factor of two, so no figure is printed.
 //!
 //! The noise floor is a warning in addition to a verdict ([`Finding::within_floor`]), never a reason to deny one.
 
@@ -79,8 +79,8 @@ pub struct Finding {
     pub within_floor: bool,
 }
 
-/// Judges all comparisons of one family together, in their order. `looks` is the number of times the figures may be
-/// judged: a run that may end at the first of several planned looks pays for all of them.
+/// Judges all comparisons of one family together, in their order. `looks` is the maximum number of times that the
+/// figures are judged: a run that may end at the first of several planned looks is corrected for all of them.
 pub fn judge_family(comparisons: &[Comparison<'_>], looks: usize) -> Vec<Finding> {
     let p_values: Vec<PValue> = comparisons.iter().map(|comparison| comparison.tax.p.times(looks)).collect();
     let judged = |(comparison, adjusted_p): (&Comparison<'_>, PValue)| {
@@ -137,7 +137,7 @@ mod tests {
         NoiseFloor::of(&pairs, Confidence::P95).unwrap()
     }
 
-    /// One ratio in eleven rounds, with a jitter of `by`.
+    /// Returns one ratio for eleven rounds, with a jitter of `by`.
     fn steady(ratio: f64, by: f64) -> Vec<f64> {
         (0..11).map(|i| ratio * (1.0 + by * f64::from(i - 5) / 5.0)).collect()
     }
@@ -146,8 +146,8 @@ mod tests {
         judge_family(&[Comparison { tax, floor }], 1)[0]
     }
 
-    /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor
-    /// was 110 % and no loss is larger than 100 %.
+    /// B1 of the review: a cell of -99.9 % with p = 0.00098 was "no difference shown", because the noise floor was
+    /// 110 % and no loss is larger than 100 %.
     #[test]
     fn a_loss_of_99_9_percent_next_to_a_floor_of_110_percent_is_shown() {
         let floor = floor_of(&[0.3, 2.5, 0.4, 2.6, 0.5, 3.0, 0.4, 2.7, 1.0, 0.5, 2.6]);
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((finding.shift, finding.within_floor), (Shift::Lower, false));
     }
 
-    /// B4 of the review: the estimate and its interval were by ranks and p by the sum, so that one bad round of
+    /// B4 of the review: the estimate and its interval were based on ranks and p on the sum, so that one bad round of
     /// 55 denied +6.9 %.
     #[test]
     fn one_outlier_in_55_rounds_does_not_deny_seven_percent() {
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(looked[0], family[0]);
     }
 
-    /// 233 [-160, 625] was printed once.
+    /// 233 [-160, 625] was once printed.
     #[test]
     fn an_interval_that_leaves_a_factor_of_two_open_is_too_noisy() {
         let wide = tax_of(&[0.3, 3.0, 0.4, 2.9, 0.2, 3.1, 0.5, 2.0, 0.45, 1.0, 1.1]);

@@ -8,7 +8,7 @@ use super::error::finite;
 use super::signed_rank::rank_of_tail;
 use super::{Confidence, StatsError, student};
 
-/// Limit beyond which the doubled ranks of the differences add up to more than 32 bits hold.
+/// Maximum number of pairs, beyond which the sum of the doubled ranks overflows 32 bits.
 pub(super) const MAX_PAIRS: usize = 65_535;
 
 /// Centre of paired differences, and its interval.
@@ -36,10 +36,10 @@ impl Centre {
     }
 }
 
-/// Means of all pairs of differences, each difference with itself included: n (n + 1) / 2 averages.
+/// Means of all pairs of differences, including each difference with itself: n (n + 1) / 2 averages.
 ///
-/// They are found in the sorted differences and never held, because their number grows with the square: those of 14,000
-/// rounds would fill 800 MB.
+/// They are found in the sorted differences and never stored, because their number grows with the square: those of
+/// 14,000 rounds would fill 800 MB.
 pub(super) struct WalshAverages {
     differences: Vec<f64>,
 }
@@ -76,8 +76,8 @@ impl WalshAverages {
         self.differences.len() * (self.differences.len() + 1) / 2
     }
 
-    /// Returns the average above `smaller` others: the smallest number that more averages than these don't exceed,
-    /// found by bisection over the doubles in their order.
+    /// Returns the average above `smaller` others: the smallest number that at least `smaller + 1` averages don't
+    /// exceed, found by bisection over the doubles in their order.
     fn nth(&self, smaller: usize) -> f64 {
         let (mut low, mut high) =
             (position(self.differences[0]), position(self.differences[self.differences.len() - 1]));
@@ -88,12 +88,12 @@ impl WalshAverages {
                 false => low = middle + 1,
             }
         }
-        // Not -0.0, which is as small as 0.0 and comes before it.
+        // Converts -0.0, which precedes 0.0 in the order of doubles, to 0.0.
         at(low) + 0.0
     }
 
-    /// Returns the number of averages that are at most `limit`. The larger the one difference, the smaller is the other
-    /// at most.
+    /// Returns the number of averages that are at most `limit`. The larger one difference of a pair is, the smaller the
+    /// other one must be.
     fn up_to(&self, limit: f64) -> usize {
         let (mut count, mut end) = (0, self.differences.len());
         for (i, left) in self.differences.iter().enumerate() {
@@ -124,8 +124,8 @@ fn at(position: u64) -> f64 {
 
 /// Returns an interval for the centre with at least this confidence.
 ///
-/// Exact for every symmetric distribution. Where there are too few differences for any signed-rank interval (fewer than
-/// 6 at 95 %, than 8 at 99 %), Student's, which assumes that they are normal. Requires two differences.
+/// Exact for every symmetric distribution. If there are too few differences for any signed-rank interval (fewer than 6
+/// at 95 %, or 8 at 99 %), Student's interval is used, which assumes that they are normal. Requires two differences.
 fn interval(differences: &[f64], averages: &WalshAverages, confidence: Confidence) -> (f64, f64) {
     match rank_of_tail(differences.len(), confidence.tail()) {
         0 => {
@@ -181,7 +181,7 @@ mod tests {
             }
         }
 
-        /// An estimate that excludes 1 next to a p that doesn't, or vice versa, would be two verdicts on one row.
+        /// If the estimate's interval excluded 1 but p didn't, or vice versa, one row would have two verdicts.
         #[test]
         fn interval_and_p_agree(noise in prop::collection::vec(-1.0..1.0f64, 6..100), shift in -0.6..0.6f64) {
             let differences: Vec<f64> = noise.iter().map(|noise| noise + shift).collect();

@@ -1,7 +1,7 @@
 //! Interoperability of our histograms with an independent implementation, in both directions.
 //!
-//! The other one is the PyPI package `hdrhistogram`, the Python port of the Java library, in the environment that
-//! `scripts/setup.sh test` creates.
+//! The other implementation is the PyPI package `hdrhistogram`, the Python port of the Java library, in the environment
+//! that `scripts/setup.sh test` creates.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ fn the_other_implementation_reads_ours_and_we_read_what_it_writes() {
     }
 }
 
-/// Numbers of values of which 50, 99 and 99.9 % are integers: between two values the other implementation takes the
-/// nearer and we the upper one.
+/// Returns histograms for which 50, 99 and 99.9 % of the number of values are integers: between two values the other
+/// implementation takes the nearer one, and ours the upper one.
 fn histograms() -> Vec<Histogram> {
     let spread = |n: u64| 20_000 + n * n % 60_000;
     let with_tail = |n: u64| if n.is_multiple_of(250) { 7_000_000 + n * 1_000 } else { spread(n) };
@@ -67,7 +67,8 @@ fn read_by_the_other(texts: &[String]) -> Vec<Read> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the environment's interpreter starts");
-    // Closed at the end of the line. It answers line by line, so the answers must fit a pipe.
+    // Standard input is closed at the end of this statement. The other side answers line by line, so the answers must
+    // fit into a pipe.
     let lines = texts.join("\n");
     assert!(lines.len() < 60_000, "{} bytes of histograms don't fit a pipe", lines.len());
     child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads");

@@ -1,8 +1,8 @@
-//! Devices of the machine. They are taken, and later released in their previous state, which is part of the step, so it
-//! is on the disk before the first step is executed.
+//! Devices of the machine, which steps take and later return in their previous state. That state is part of the step,
+//! so it is on the disk before the first step is executed.
 //!
-//! sysfs shows a device's link only to a reader in the link's own namespace. So a link that is in a named namespace is
-//! looked for there.
+//! sysfs shows a device's link only to a reader in the link's own namespace, so a link in a named namespace is looked
+//! up there.
 
 mod assigned;
 mod claims;
@@ -29,16 +29,16 @@ use crate::{
     site::StepSite,
 };
 
-/// The driver that hands devices to programs, such as QEMU.
+/// Driver that hands devices to programs such as QEMU.
 pub const VFIO: &str = "vfio-pci";
 
-/// Moves the link of a NIC or of a virtual function into a namespace, and renames it as the lab names links.
+/// Moves the link of a NIC or of a virtual function into a namespace, and gives it its name in the lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeNic {
     pub device: PciAddress,
     pub at: Place,
     pub mtu: Mtu,
-    /// The link's state in this machine's own namespace. Absent for a virtual function, whose link is removed with its
+    /// State of the link in this machine's own namespace. `None` for a virtual function, whose link is removed with its
     /// driver.
     pub was: Option<LinkState>,
 }
@@ -81,7 +81,7 @@ impl PartStep for TakeNic {
         site.at(at)?.set_mtu(at.link.as_str(), mtu.get()).map(|()| StepReceipt::default())
     }
 
-    /// A virtual function has no saved state: its link is removed with its driver.
+    /// Restores the link. That of a virtual function is not restored, because it is removed with its driver.
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let Some(was) = &self.was else { return Ok(Undone::Contained) };
         let wrong = StepError::kernel(self.device);
@@ -96,18 +96,18 @@ impl PartStep for TakeNic {
     }
 }
 
-/// Makes virtual functions, none of which gets a driver automatically.
+/// Creates virtual functions, none of which gets a driver automatically.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateVfs {
     pub device: PciAddress,
-    /// Location of its link, if not in this machine's own namespace. The link is up.
+    /// Location of the NIC's link, unless it is in this machine's own namespace. The link is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Place>,
     pub count: u32,
-    /// The addresses that they will have, if the plan relies on them.
+    /// Addresses that the functions will have, if the plan relies on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<Vec<PciAddress>>,
-    /// True if the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
+    /// Set if the kernel gave new functions a driver before (`sriov_drivers_autoprobe`).
     pub autoprobe: bool,
 }
 
@@ -130,7 +130,7 @@ impl PartStep for CreateVfs {
     }
 }
 
-/// Lets the machine's drivers take all virtual functions of a NIC, as the kernel itself does with new ones.
+/// Lets the machine's drivers take all virtual functions of a NIC, as the kernel does with new ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeVfs {
     pub device: PciAddress,
@@ -149,10 +149,10 @@ impl PartStep for ProbeVfs {
     }
 }
 
-/// Tells a NIC the settings of a virtual function that the same plan makes.
+/// Configures a virtual function that the same plan creates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigureVf {
-    /// The NIC, whose link is in this machine's own namespace.
+    /// NIC whose link is in this machine's own namespace.
     pub device: PciAddress,
     pub index: u32,
     pub set: VfSettings,
@@ -173,40 +173,40 @@ impl PartStep for ConfigureVf {
     }
 }
 
-/// Tells a NIC the settings of a virtual function, and then gives the function to a driver. The driver reads the
-/// function's address when it takes the function.
+/// Configures a virtual function, and then gives it to a driver: a driver reads a function's address only when it takes
+/// the function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LendVf {
     pub at: Place,
     pub function: Box<LentVf>,
 }
 
-/// A virtual function that a zone or guest gets.
+/// Virtual function that is temporarily assigned to a zone or guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentVf {
-    /// The NIC that it is of.
+    /// NIC of the function.
     pub pf: PciAddress,
     pub index: u32,
     pub device: PciAddress,
-    /// The driver that it gets on this machine.
+    /// Driver of the function on this machine.
     pub driver: String,
     pub set: VfSettings,
-    /// The state before. Absent if the same plan makes the function.
+    /// Previous state. `None` if the same plan creates the function.
     pub was: Option<VfState>,
 }
 
-/// A virtual function before someone else has it.
+/// State of a virtual function before it is assigned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VfState {
-    /// The settings that its NIC enforced.
+    /// Settings that its NIC enforced.
     pub settings: VfSettings,
-    /// The driver that it had.
+    /// Driver that it had.
     #[serde(flatten)]
     pub driver: DriverState,
 }
 
 impl VfState {
-    /// Releases a function. `restore` sends its NIC the previous settings, and returns whether they differed.
+    /// Releases a function. `restore` restores its settings in the NIC, and returns whether they differed.
     fn give_back(
         &self,
         device: PciAddress,
@@ -218,7 +218,7 @@ impl VfState {
             PciTree::live().rebind(device, None, None, DRIVER_PATIENCE).map_err(StepError::kernel(device))?;
         }
         let returned = self.driver.restore(device)?;
-        // In the meantime the driver has set the function's address in the NIC, which may not have known it before.
+        // In the meantime, the driver has set the function's address in the NIC, which may not have known it before.
         let kept_again = returned == Undone::Reverted && restore(&self.settings)?;
         Ok(if kept || kept_again { Undone::Reverted } else { returned })
     }
@@ -248,7 +248,7 @@ impl PartStep for LendVf {
         Ok(physical(*pf, Some(&self.at), site)?.check_vf(*index, set)?)
     }
 
-    /// A function that the plan created is removed with the NIC's other new functions.
+    /// Releases the function. One that the plan created is removed with the other new functions of the NIC.
     fn undo(&self, _: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let LentVf { pf, index, device, was, .. } = &*self.function;
         let Some(was) = was else { return Ok(Undone::Contained) };
@@ -256,12 +256,12 @@ impl PartStep for LendVf {
     }
 }
 
-/// The driver that has the device now, if one has it, as the end of a description.
+/// Returns the current driver of the device, if it has one, as the end of a description.
 fn in_place_of(was: &DriverState) -> String {
     was.driver.as_ref().map(|driver| format!(" in place of {driver}")).unwrap_or_default()
 }
 
-/// The link of a NIC, wherever it is.
+/// Returns the link of a NIC, wherever it is.
 fn physical(device: PciAddress, at: Option<&Place>, site: &mut StepSite) -> Result<PhysicalLink, StepError> {
     match (PhysicalLink::here(device)?, at) {
         (Some(here), _) => Ok(here),

@@ -9,7 +9,7 @@ use vtax_sys::{SysError, pci::PciAddress, record::RecordError};
 
 use crate::place::Place;
 
-/// Reason why a link, guest or device could not be made or undone.
+/// Reason why a link, guest or device could not be created or undone.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum StepError {
     #[error("{object}: {error}")]
@@ -53,12 +53,12 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// Error of the kernel about an object.
+    /// Returns a function that converts an error of the kernel about an object.
     pub fn kernel(object: impl fmt::Display) -> impl Fn(SysError) -> StepError {
         move |error| StepError::Kernel { object: object.to_string(), error: Box::new(error) }
     }
 
-    /// Error of a file operation, which is named by a verb.
+    /// Returns a function that converts an error of a file operation, which is named by a verb.
     pub fn file(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> StepError {
         let path = path.into();
         move |error| StepError::File { operation, path, error }

@@ -43,7 +43,7 @@ const RELEASED: Duration = Duration::from_secs(10);
 /// Starts a guest, which opens its taps. Its threads are pinned as soon as they exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartGuest {
-    /// The namespace that it is started in. The host's own if absent.
+    /// Namespace in which it is started; the host's own if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Name>,
     pub launch: Box<Launch>,
@@ -62,14 +62,14 @@ impl PartStep for StartGuest {
     fn in_full(&self) -> String {
         let StartGuest { launch, pins, .. } = self;
         let words = arguments(launch).into_iter().map(|argument| quoted(&argument));
-        // In shell notation.
+        // Open files, in shell notation.
         let files = open_files(launch).map(|(number, name)| format!("{number}<{}", quoted(&name)));
         let command: Vec<String> =
             [launch.qemu.path.display().to_string()].into_iter().chain(words).chain(files).collect();
         format!("{}{pins}: {}", self.describe(), command.join(" "))
     }
 
-    /// The guest outlives this process, as the namespaces do; undoing the journal ends it.
+    /// Starts the guest, which outlives this process, as the namespaces do; undoing the journal ends it.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let StartGuest { host, launch, pins } = self;
         directory::create_private(&launch.directory).map_err(StepError::file("create", &launch.directory))?;
@@ -82,13 +82,13 @@ impl PartStep for StartGuest {
         })?;
         let receipt = StepReceipt(Some(qemu.process().to_string()));
         let ready = site.check_goes_on().and_then(|()| Ok(qemu.settle(pins)?));
-        // This comes first even if the guest isn't ready: undoing the step needs it.
+        // Stored even if the guest isn't ready, because undoing the step requires it.
         site.guests.insert(launch.name.clone(), qemu);
         ready.map(|()| receipt)
     }
 
-    /// Stops a guest, and removes sockets, logs and what a disk has written. In a lab, these are below the lab's own
-    /// directory, or they stay.
+    /// Stops a guest, and removes its sockets, logs and modified disk contents. Files of a lab's guest are removed only
+    /// below the lab's directory.
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let launch = &self.launch;
         let recorded = || Some(Qemu::attach((**launch).clone(), receipt?.process()?));
@@ -96,31 +96,32 @@ impl PartStep for StartGuest {
         let was_alive = end(launch, known)?;
         let top = site.directory.as_deref();
         if is_removable(&launch.directory, top) {
-            // A domain may have got more disks while it ran.
+            // A domain may have received more disks while it ran.
             if self.host.is_none() || launch.disks.disks.iter().any(DiskLaunch::has_daemons) {
                 paths::end_all(&launch.name, &launch.directory)?;
             }
             home::remove_all(launch)?;
         }
-        // After the last guest, the directory of all guests is empty and is also removed.
+        // After the last guest, the directory of all guests is empty, and is removed too.
         above(&launch.directory, top).for_each(|above| drop(fs::remove_dir(above)));
         Ok(undone(was_alive))
     }
 }
 
-/// Returns true if the files of a guest may be removed: those of a lab's guest are below `top`, the lab's directory.
+/// Returns `true` if the files of a guest may be removed: those of a lab's guest must be below `top`, the lab's
+/// directory.
 fn is_removable(directory: &Path, top: Option<&Path>) -> bool {
     let is_plain = directory.components().all(|part| part != Component::ParentDir);
     top.is_none_or(|top| is_plain && directory.starts_with(top) && directory != top)
 }
 
-/// Returns the directories between that of a lab's guest and the lab's, the innermost first.
+/// Returns the directories between that of a lab's guest and that of the lab, innermost first.
 fn above<'a>(directory: &'a Path, top: Option<&'a Path>) -> impl Iterator<Item = &'a Path> {
     let top = top.filter(|top| is_removable(directory, Some(top)));
     directory.ancestors().skip(1).take_while(move |above| top.is_some_and(|top| *above != top))
 }
 
-/// An argument as a shell takes it.
+/// Quotes an argument for a shell if required.
 fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     match !argument.is_empty() && argument.chars().all(plain) {
@@ -133,9 +134,9 @@ fn quoted(argument: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlugNic {
     pub launch: Box<Launch>,
-    /// QEMU's process.
+    /// Process of QEMU.
     pub process: String,
-    /// Empty slot that it gets.
+    /// Empty slot for the NIC.
     pub port: u32,
     pub nic: Box<NicLaunch>,
 }
@@ -158,7 +159,7 @@ impl PartStep for PlugNic {
     }
 }
 
-/// Returns the number of a plugged NIC in QEMU, above those of all NICs that a domain can be started with.
+/// Returns the index of a plugged NIC in QEMU, above those of all NICs with which a domain can be started.
 pub fn plugged_index(port: u32) -> usize {
     VirtualNic::MOST as usize + Configuration::MOST_SERVED + port as usize
 }
@@ -169,12 +170,12 @@ pub fn recorded_qemu(launch: &Launch, process: &str) -> Result<Qemu, StepError> 
     Ok(Qemu::attach(launch.clone(), process))
 }
 
-/// The result of undoing something that was there or not.
+/// Returns the result of undoing a change that existed or not.
 pub(crate) fn undone(was_there: bool) -> Undone {
     if was_there { Undone::Reverted } else { Undone::AlreadyGone }
 }
 
-/// Opens the queues that QEMU gets for a NIC on a tap or a macvtap.
+/// Opens the queues that QEMU receives for a NIC on a tap or a macvtap.
 fn queues(stack: &mut NetStack, nic: &NicLaunch) -> Result<Vec<OwnedFd>, StepError> {
     let Some(link) = nic.kind.tap().map(|link| link.as_str()) else { return Ok(Vec::new()) };
     let (name, queues) = (stack.if_name(link)?, nic.kind.queues());
@@ -191,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A journal may name any directory.
+    /// A journal may contain any directory name.
     #[test]
     fn undoing_a_guest_of_a_lab_removes_nothing_outside_the_lab() {
         let top = Some(Path::new("/run/vtax/labs/rack"));

@@ -1,4 +1,4 @@
-//! The rate of a link as settings of the token bucket at each of its ends.
+//! Rate of a link as the settings of a token bucket at each of its ends.
 
 use vtax_model::{
     topology::Shape,
@@ -6,16 +6,17 @@ use vtax_model::{
 };
 use vtax_sys::netlink::Tbf;
 
-/// Default length of the queue, as long as in a router of that rate.
+/// Default length of the queue in milliseconds, typical of a router of that rate.
 const QUEUE_MS: u64 = 50;
-/// The queue holds at least this many packets, so that a slow wire doesn't drop every second packet.
+/// Minimum length of the queue in packets, so that a slow wire doesn't drop every second one.
 const QUEUE_PACKETS: u64 = 10;
-/// Burst allowed after a pause: kernels with 1,000 ticks a second need 1 ms; with twice that it is 0.2 % off.
+/// Burst allowed after a pause: kernels with 1,000 ticks per second need 1 ms; with twice that, the rate is 0.2 % off.
 const BURST_MS: u64 = 2;
-/// The burst holds at least two packets: one leaves while the tokens for the next one come in.
+/// Minimum burst in packets: one leaves while the tokens for the next one arrive.
 const BURST_PACKETS: u64 = 2;
 
-/// The bucket for packets of this MTU. The burst is not longer than the queue: packets up to it aren't cut up.
+/// Returns the bucket for packets of this MTU. The burst is not longer than the queue, except that it always has room
+/// for two packets. Packets up to its length aren't segmented.
 pub fn bucket(shape: &Shape, mtu: Mtu) -> Tbf {
     let packet = u64::from(mtu.get() + Shape::HEADER);
     let brings = |ms: u64| (u128::from(shape.rate.bytes()) * u128::from(ms) / 1000).min(u32::MAX.into()) as u64;

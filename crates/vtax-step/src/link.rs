@@ -1,4 +1,4 @@
-//! Links in named namespaces: each is removed with its namespace.
+//! Links in named namespaces. Each is removed with its namespace.
 
 use std::{fmt, net::IpAddr};
 
@@ -19,12 +19,12 @@ use crate::{
     site::StepSite,
 };
 
-/// Makes a link; for a veth pair, both ends, each where it belongs.
+/// Creates a link; for a veth pair, both ends, each in its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateLink {
     pub at: Place,
     pub kind: LinkRecipe,
-    /// Its MTU. Both ends of a veth pair have the same MTU.
+    /// MTU of the link. Both ends of a veth pair have the same.
     pub mtu: Mtu,
 }
 
@@ -39,7 +39,7 @@ impl PartStep for CreateLink {
     }
 }
 
-/// Marks a link as the lab's, puts it on its bridge and switches it on, in one request.
+/// Marks a link as the lab's, adds it to its bridge and enables it, in one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnableLink {
     pub at: Place,
@@ -63,7 +63,7 @@ impl PartStep for EnableLink {
     }
 }
 
-/// Gives a link an address.
+/// Assigns an address to a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddAddress {
     pub at: Place,
@@ -106,7 +106,7 @@ impl PartStep for AddRoute {
     }
 }
 
-/// Sets a kernel setting of a namespace.
+/// Changes a kernel setting of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetSysctl {
     pub namespace: Name,
@@ -127,7 +127,7 @@ impl PartStep for SetSysctl {
     }
 }
 
-/// Limits what a link sends, by a token bucket at its root.
+/// Limits the send rate of a link by a token bucket at its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitRate {
     pub at: Place,
@@ -163,38 +163,39 @@ impl PartStep for LimitRate {
 pub enum LinkRecipe {
     /// One end of a wire.
     Veth { peer: Place },
-    /// A virtual switch.
+    /// Virtual switch.
     Bridge {
-        /// True if frames to a group go only to ports that have joined it; the kernel's default if absent.
+        /// Set if multicast frames are forwarded only to ports that have joined the group; the kernel's default if
+        /// `None`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         snooping: Option<bool>,
     },
-    /// A link whose other end is a guest's NIC.
+    /// Link whose other end is a guest's NIC.
     #[strum(serialize = "tun")]
     Tap {
-        /// Pairs of queues, at least 1.
+        /// Number of queue pairs, at least 1.
         queues: u32,
     },
-    /// A link with its own MAC address on another.
+    /// Link with its own MAC address on top of another.
     Macvlan { parent: Place },
-    /// A link on another whose other end is a guest's NIC.
+    /// Link on top of another, whose other end is a guest's NIC.
     Macvtap {
-        /// The link below, in the same namespace.
+        /// Lower link, in the same namespace.
         parent: Place,
-        /// The address of the guest's NIC, which is the link's as well.
+        /// Address of the guest's NIC and of the link.
         mac: Mac,
     },
-    /// A link with the MAC address of the one below.
+    /// Link with the MAC address of the lower one.
     Ipvlan { parent: Place },
     /// One end of a tunnel.
     Vxlan { parent: Place, vni: u32, local: IpAddr, remote: IpAddr },
 }
 
 impl LinkRecipe {
-    /// The UDP port of VXLAN (RFC 7348).
+    /// UDP port of VXLAN (RFC 7348).
     pub const VXLAN_PORT: u16 = 4789;
 
-    /// Makes the link in the namespace of `at`, by the namespace where the link below it is.
+    /// Creates the link in the namespace of `at`, from the namespace of its lower link.
     fn make(&self, at: &Place, mtu: Mtu, site: &mut StepSite) -> Result<(), StepError> {
         let index = |parent: &Place, site: &mut StepSite| site.at(parent)?.index(parent.link.as_str());
         match self {
@@ -253,7 +254,7 @@ fn make_tap(at: &Place, queues: u32, mtu: Mtu, site: &mut StepSite) -> Result<()
     stack.set_mtu(name, mtu.get())
 }
 
-/// The link is made with an index whose device file is its own.
+/// Creates the link with an index whose device file belongs to it.
 fn make_macvtap(at: &Place, parent: &Place, mac: Mac, mtu: Mtu, site: &mut StepSite) -> Result<(), StepError> {
     let parent = site.at(parent)?.index(parent.link.as_str())?;
     let (name, stack) = (at.link.as_str(), site.at(at)?);

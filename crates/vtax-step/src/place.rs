@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use vtax_guest::LinkName;
 use vtax_model::topology::Name;
 
-/// A link in a namespace, written `sut/wire0`.
+/// Link in a namespace, written `sut/wire0`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// The host or zone whose network stack it belongs to.
+    /// Host or zone whose network stack the link belongs to.
     pub namespace: Name,
-    /// The link there.
+    /// Name of the link there.
     pub link: LinkName,
 }
 
@@ -20,32 +20,32 @@ impl Place {
         Place { namespace: namespace.clone(), link }
     }
 
-    /// The link of a zone that has its own network stack.
+    /// Returns the link of a zone that has its own network stack.
     pub fn zone(zone: &Name) -> Place {
         Place::new(zone, LinkName::new("eth0"))
     }
 
-    /// The `index`-th end of a wire in a host.
+    /// Returns the `index`-th end of a wire in a host.
     pub fn wire(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("wire{index}")))
     }
 
-    /// The virtual switch on the `index`-th wire of a host.
+    /// Returns the virtual switch on the `index`-th wire of a host.
     pub fn switch(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("vsw{index}")))
     }
 
-    /// The host's end of its `index`-th vnet: one end of a zone's veth pair, or a guest's tap.
+    /// Returns the host's end of its `index`-th vnet: one end of a zone's veth pair, or a guest's tap.
     pub fn vnet(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("vnet{index}")))
     }
 
-    /// The bridge of one zone alone, whose port is the host's `index`-th vnet.
+    /// Returns the bridge of a single zone, whose port is the host's `index`-th vnet.
     pub fn inner_bridge(host: &Name, index: usize) -> Place {
         Place::new(host, LinkName::new(format!("br{index}")))
     }
 
-    /// The host's own end of a tunnel.
+    /// Returns the host's own end of a tunnel.
     pub fn tunnel(host: &Name, vni: u32) -> Place {
         Place::new(host, LinkName::new(format!("vxlan{vni}")))
     }

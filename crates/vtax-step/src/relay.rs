@@ -1,7 +1,7 @@
-//! Programs of user space that carry the traffic of a zone: a rootless network, or a proxy of a published port.
+//! User-space programs that carry the traffic of a zone: a rootless network, or the proxy of a published port.
 //!
-//! Such a program runs in the namespace of the zone's host. It has the mark of the lab's processes, so that it ends with
-//! the host's namespace even if its step isn't undone.
+//! Such a program runs in the namespace of the zone's host. It has the mark of the lab's processes, so it ends with the
+//! host's namespace even if its step isn't undone.
 
 use std::{
     fs::{self, File},
@@ -31,41 +31,41 @@ use crate::{
     site::{StepSite, mark_process},
 };
 
-/// Programs of this kind are ready in milliseconds, unless the machine is very busy.
+/// Timeout for readiness. These programs are ready in milliseconds, unless the machine is very busy.
 const READY: Duration = Duration::from_secs(10);
-/// A killed process ends within this time, unless the kernel holds it.
+/// Time within which a killed process ends, unless the kernel blocks it.
 const ENDED: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(2);
-/// Maximum length of its messages that is read: the length of an error.
+/// Maximum number of bytes of its messages that are read.
 const SAID: u64 = 4096;
 
 /// Starts a program that carries the traffic of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRelay {
-    /// The namespace that it runs in.
+    /// Namespace in which the program runs.
     pub host: Name,
     pub zone: Name,
     pub program: PathBuf,
     pub relay: Relay,
 }
 
-/// Work of such a program.
+/// Function of such a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Relay {
-    /// Makes a tap in the zone, and each connection of the zone again from the host.
+    /// Creates a tap in the zone, and re-creates each connection of the zone from the host.
     Pasta { link: LinkName, mtu: Mtu, uplink: LinkName, address: IpNet, gateway: IpAddr },
-    /// The same with its own network stack.
+    /// The same with a separate network stack.
     Slirp4netns { link: LinkName, mtu: Mtu, network: IpNet },
-    /// Accepts connections to a port of the host, and makes another to the zone for each.
+    /// Accepts connections to a port of the host, and opens another to the zone for each.
     Proxy { udp: bool, at: SocketAddr, to: SocketAddr },
 }
 
 impl Relay {
-    /// The largest MTU of slirp4netns(1), which splits what is larger than its own.
+    /// Largest MTU of slirp4netns(1), which splits packets that are larger than its own.
     const SLIRP_MTU: u32 = 65_520;
 
-    /// `zone` is the path where the zone's namespace is pinned.
+    /// Returns the arguments; `zone` is the path where the zone's namespace is pinned.
     fn arguments(&self, zone: &Path) -> Vec<String> {
         let zone = zone.display().to_string();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -75,8 +75,7 @@ impl Relay {
                 let (own, prefix) = (address.addr().to_string(), address.prefix_len().to_string());
                 let prefix = if gateway.is_ipv4() { ["-n", &prefix].to_vec() } else { Vec::new() };
                 let fixed = [family, "-f", "-q", "-e", "-I", link.as_str(), "-i", uplink.as_str(), "-a", &own];
-                // Otherwise it would drop root, and could not enter the zone. No ports are
-                // forwarded.
+                // Otherwise it would drop root privileges, and could not enter the zone. No ports are forwarded.
                 let rest = ["--runas", "0", "--netns-only", "-t", "none", "-u", "none", "-T", "none", "-U", "none"];
                 let gateway = gateway.to_string();
                 words(&[&fixed[..], &prefix, &["-g", &gateway], &rest, &["--netns", &zone]].concat())
@@ -95,7 +94,7 @@ impl Relay {
         }
     }
 
-    /// The tap that it makes in the zone, and its MTU.
+    /// Returns the tap that it creates in the zone, with its MTU.
     fn tap(&self) -> Option<(&LinkName, Mtu)> {
         match self {
             Relay::Pasta { link, mtu, .. } | Relay::Slirp4netns { link, mtu, .. } => Some((link, *mtu)),
@@ -105,7 +104,7 @@ impl Relay {
 }
 
 impl StartRelay {
-    /// Takes a program over that a journal recorded.
+    /// Takes over a program that a journal recorded.
     pub fn recall(&self, receipt: &StepReceipt, site: &mut StepSite) {
         let Some(process) = receipt.process() else { return };
         site.remember_relay(&self.zone, RelayProcess { program: self.name(), process });
@@ -118,7 +117,7 @@ impl StartRelay {
     fn command(&self, zone: &Path) -> Command {
         let arguments = self.relay.arguments(zone);
         match self.relay {
-            // docker-proxy reports to its parent by descriptor 3, and closes that, even if it is something else.
+            // docker-proxy reports to its parent on descriptor 3 and then closes it, whatever it is.
             Relay::Proxy { .. } => {
                 let mut shell = Command::new("/bin/sh");
                 shell.args(["-c", r#"exec "$0" "$@" 3>/dev/null"#]).arg(&self.program).args(arguments);
@@ -136,7 +135,7 @@ impl StartRelay {
         StepError::Relay { program: self.name(), zone: self.zone.clone(), why: why.into(), says }
     }
 
-    /// Waits until the program is ready. Its messages are those in `said`.
+    /// Waits until the program is ready. `said` contains its messages.
     fn settle(&self, child: &mut Child, said: &mut File, site: &mut StepSite) -> Result<(), StepError> {
         let deadline = Instant::now() + READY;
         while !self.is_ready(child.id(), site)? {
@@ -187,7 +186,7 @@ impl PartStep for StartRelay {
         format!("{}: {} {}", self.describe(), self.program.display(), self.relay.arguments(&zone).join(" "))
     }
 
-    /// The program outlives this process, as the namespaces do; undoing the journal ends it.
+    /// Starts the program, which outlives this process, as the namespaces do; undoing the journal ends it.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
         let (zone, host) = (site.pin(&self.zone), site.namespace(&self.host)?);
         let mut said = site.nameless_file(&self.zone)?;
@@ -213,7 +212,7 @@ impl PartStep for StartRelay {
     }
 }
 
-/// Ends a program, and returns whether it still ran.
+/// Ends a program. Returns `true` if it was still running.
 fn end(process: ProcessId) -> Result<bool, vtax_sys::SysError> {
     let ran = !process.wait_end(Duration::ZERO)?;
     process.signal(Signal::KILL)?;
@@ -222,7 +221,7 @@ fn end(process: ProcessId) -> Result<bool, vtax_sys::SysError> {
     Ok(ran)
 }
 
-/// Returns the last line that a program has written.
+/// Returns the last line among the first messages of a program.
 fn message(said: &mut File) -> ForeignText {
     let mut text = Vec::new();
     let read = said.rewind().and_then(|()| said.by_ref().take(SAID).read_to_end(&mut text));
@@ -231,21 +230,22 @@ fn message(said: &mut File) -> ForeignText {
     last.unwrap_or("it said nothing").to_owned().into()
 }
 
-/// Returns whether a socket of the process's namespace is bound to this address: proc_pid_net(5).
+/// Returns `true` if a socket of the process's namespace is bound to the port of this address, on any address:
+/// proc_pid_net(5).
 fn is_bound(pid: u32, udp: bool, at: SocketAddr) -> bool {
     let transport = if udp { "udp" } else { "tcp" };
     let of = |family: &str| fs::read_to_string(format!("/proc/{pid}/net/{transport}{family}")).unwrap_or_default();
     ["", "6"].iter().any(|family| lists(&of(family), at.port()))
 }
 
-/// The table has the local address and port of each socket in its second column, in hexadecimal.
+/// Returns `true` if the table lists the port. Its second column contains the local address and port in hexadecimal.
 fn lists(table: &str, port: u16) -> bool {
     let of_line = |line: &str| u16::from_str_radix(line.split_whitespace().nth(1)?.rsplit_once(':')?.1, 16).ok();
     table.lines().skip(1).any(|line| of_line(line) == Some(port))
 }
 
 impl StepSite {
-    /// A file for the messages of a program of a zone. It has been unlinked, and vanishes with the program.
+    /// Creates a file for the messages of a zone's program. It is already unlinked, so it is removed with the program.
     fn nameless_file(&self, zone: &Name) -> Result<File, StepError> {
         let path = self.pins().with_file_name(format!("{zone}.said"));
         let open = || -> io::Result<File> {

@@ -1,8 +1,8 @@
-//! A program that carries the traffic of a zone, once it was started.
+//! Running program that carries the traffic of a zone.
 
 use vtax_sys::process::ProcessId;
 
-/// A program that was started for a zone.
+/// Program that was started for a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayProcess {
     pub program: String,

@@ -1,4 +1,4 @@
-//! The kernel as steps see it: network namespaces, each with an open connection, and guests.
+//! Kernel objects on which steps operate: network namespaces, each with an open connection, and guests.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use vtax_sys::netns::NetNs;
 
 use crate::{error::StepError, part::StepReceipt, place::Place, relay_process::RelayProcess, stack::NetStack};
 
-/// The variable that marks the processes of a lab; its value is the lab's name.
+/// Environment variable that marks the processes of a lab; its value is the lab's name.
 pub const PROCESS_MARK: &str = "VTAX_LAB";
 
 /// Marks a program that is about to be started in a lab.
@@ -27,14 +27,14 @@ pub fn mark_process(command: &mut Command, lab: &Name) {
 /// Network namespaces of a lab or of a host of domains, by name, and their guests.
 #[derive(Debug)]
 pub struct StepSite {
-    /// The lab that its programs end with.
+    /// Lab with which its programs end.
     pub(crate) lab: Option<Name>,
-    /// The lab's directory: guests keep their files below it, and namespaces with names are pinned in `pins`.
+    /// Directory of the lab: guests have their files below it, and named namespaces are pinned in `pins`.
     pub(crate) directory: Option<PathBuf>,
     pins: PathBuf,
-    /// The host's own namespace. That of this thread if absent.
+    /// Namespace of the host; that of this thread if `None`.
     own: Option<Arc<NetNs>>,
-    /// The identities of namespaces that the journal recorded.
+    /// Identities of namespaces that the journal recorded.
     recorded: HashMap<Name, String>,
     stacks: HashMap<Option<Name>, NetStack>,
     /// Guests that were started, whether or not they still run.
@@ -44,7 +44,7 @@ pub struct StepSite {
     stopped: StopFlag,
 }
 
-/// Flag that stops building. All clones of it are one.
+/// Flag that stops the creation of a lab. All of its clones share one value.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
@@ -59,13 +59,13 @@ impl StopFlag {
 }
 
 impl StepSite {
-    /// The site of a lab with this directory, in which its namespaces are pinned below `pins`.
+    /// Returns the site of a lab with this directory, in which its namespaces are pinned below `pins`.
     pub fn of_lab(lab: &Name, directory: &Path, pins: &str) -> StepSite {
         let (directory, pins) = (Some(directory.to_owned()), directory.join(pins));
         StepSite { directory, pins, ..StepSite::of(Some(lab), None) }
     }
 
-    /// The site of a host of domains, which has only this namespace. The host may be one of a lab.
+    /// Returns the site of a host of domains, which has only this namespace. The host may be one of a lab.
     pub fn of_host(namespace: &Arc<NetNs>, lab: Option<&Name>) -> StepSite {
         StepSite::of(lab, Some(Arc::clone(namespace)))
     }
@@ -76,12 +76,12 @@ impl StepSite {
         StepSite { lab, directory, pins, own, recorded, stacks, guests, relays, stopped }
     }
 
-    /// Steps are taken until `stopped` is set.
+    /// Lets steps be executed until `stopped` is set.
     pub fn until(&mut self, stopped: &StopFlag) {
         self.stopped = stopped.clone();
     }
 
-    /// Fails if the user has stopped the building.
+    /// Fails if the user has stopped the creation of the lab.
     pub fn check_goes_on(&self) -> Result<(), StepError> {
         match &self.lab {
             Some(lab) if self.stopped.is_set() => Err(StepError::Stopped { name: lab.clone() }),
@@ -89,32 +89,32 @@ impl StepSite {
         }
     }
 
-    /// The directory where namespaces are pinned.
+    /// Returns the directory where namespaces are pinned.
     pub fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// The path where a namespace is pinned, whether it exists or not.
+    /// Returns the path where a namespace is pinned, whether it exists or not.
     pub fn pin(&self, namespace: &Name) -> PathBuf {
         self.pins.join(namespace.as_str())
     }
 
-    /// Takes a namespace over that a journal recorded: another one at its path is refused.
+    /// Takes over a namespace that a journal recorded: another one at its path is refused.
     pub fn recall(&mut self, namespace: &Name, receipt: &StepReceipt) {
         self.recorded.extend(receipt.0.clone().map(|id| (namespace.clone(), id)));
     }
 
-    /// Adds a namespace that was just made.
+    /// Adds a namespace that was just created.
     pub fn insert(&mut self, name: &Name, stack: NetStack) {
         self.stacks.insert(Some(name.clone()), stack);
     }
 
-    /// Closes the connection to a namespace, which can be removed then.
+    /// Closes the connection to a namespace, which can then be removed.
     pub fn close(&mut self, namespace: &Name) {
         self.stacks.remove(&Some(namespace.clone()));
     }
 
-    /// The network stack of a namespace, or of the host itself.
+    /// Returns the network stack of a namespace, or of the host itself.
     pub fn stack(&mut self, namespace: Option<&Name>) -> Result<&mut NetStack, StepError> {
         let key = namespace.cloned();
         if !self.stacks.contains_key(&key) {
@@ -124,32 +124,32 @@ impl StepSite {
         Ok(self.stacks.get_mut(&key).expect("it has just been put there"))
     }
 
-    /// The network stack of the host itself.
+    /// Returns the network stack of the host itself.
     pub fn own(&mut self) -> Result<&mut NetStack, StepError> {
         self.stack(None)
     }
 
-    /// The network stack that a link is in.
+    /// Returns the network stack that contains a link.
     pub fn at(&mut self, place: &Place) -> Result<&mut NetStack, StepError> {
         self.stack(Some(&place.namespace))
     }
 
-    /// A namespace by its name.
+    /// Returns a namespace by its name.
     pub fn namespace(&mut self, name: &Name) -> Result<Arc<NetNs>, StepError> {
         self.stack(Some(name)).map(|stack| Arc::clone(stack.namespace()))
     }
 
-    /// A guest that was started, whether or not it still runs.
+    /// Returns a guest that was started, whether or not it still runs.
     pub fn guest(&self, guest: &Name) -> Option<&Qemu> {
         self.guests.get(guest)
     }
 
-    /// Takes a guest over that a journal recorded.
+    /// Takes over a guest that a journal recorded.
     pub fn recall_guest(&mut self, launch: &Launch, receipt: &StepReceipt) {
         self.guests.extend(receipt.process().map(|it| (launch.name.clone(), Qemu::attach(launch.clone(), it))));
     }
 
-    /// The programs that carry the traffic of a zone, whether or not they still run.
+    /// Returns the programs that carry the traffic of a zone, whether or not they still run.
     pub fn relays(&self, zone: &Name) -> &[RelayProcess] {
         self.relays.get(zone).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! The network stack of a namespace: its links by name, through an open connection.
+//! Network stack of a namespace: its links by name, over an open connection.
 
 mod announce;
 mod guard;
@@ -23,11 +23,11 @@ use crate::{error::StepError, part::StepReceipt};
 /// Network stack of a namespace, with an open connection to it.
 #[derive(Debug)]
 pub struct NetStack {
-    /// None for the host's own.
+    /// Name of the namespace; `None` for the host's own.
     name: Option<Name>,
     namespace: Arc<NetNs>,
     rtnl: Rtnl,
-    /// The indices of links. An index doesn't change while a lab is up, so the kernel is asked only once.
+    /// Indices of links. An index doesn't change while a lab exists, so the kernel is queried only once.
     indices: HashMap<String, IfIndex>,
 }
 
@@ -39,7 +39,7 @@ impl NetStack {
         Ok(NetStack::connected(name, namespace, rtnl))
     }
 
-    /// Takes a connection over that is open already.
+    /// Takes over a connection that is already open.
     pub fn connected(name: Option<&Name>, namespace: Arc<NetNs>, rtnl: Rtnl) -> NetStack {
         NetStack { name: name.cloned(), namespace, rtnl, indices: HashMap::new() }
     }
@@ -48,7 +48,7 @@ impl NetStack {
         &self.namespace
     }
 
-    /// The open connection, for requests that are not about one link.
+    /// Returns the open connection, for requests that don't concern a single link.
     pub fn rtnl(&mut self) -> &mut Rtnl {
         &mut self.rtnl
     }
@@ -59,19 +59,19 @@ impl NetStack {
         links.map_err(StepError::kernel(self.name.as_ref().map_or("the host's links", Name::as_str)))
     }
 
-    /// A link; none if it doesn't exist.
+    /// Returns a link; `None` if it doesn't exist.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, StepError> {
         let known = self.if_name(name)?;
         self.rtnl.link(&known).map_err(self.wrong(name))
     }
 
-    /// A link. It is an error if it doesn't exist.
+    /// Returns a link; fails if it doesn't exist.
     pub fn existing(&mut self, name: &str) -> Result<Link, StepError> {
         let known = self.if_name(name)?;
         self.rtnl.existing_link(&known).map_err(self.wrong(name))
     }
 
-    /// The number of a link that stays until its namespace goes.
+    /// Returns the index of a link that exists as long as its namespace.
     pub fn index(&mut self, name: &str) -> Result<IfIndex, StepError> {
         if let Some(index) = self.indices.get(name) {
             return Ok(*index);
@@ -81,12 +81,12 @@ impl NetStack {
         Ok(index)
     }
 
-    /// Remembers the number of a new link.
+    /// Stores the index of a new link.
     pub fn remember(&mut self, name: &str, index: IfIndex) {
         self.indices.insert(name.to_owned(), index);
     }
 
-    /// Forgets the number of a link that leaves.
+    /// Forgets the index of a link that leaves the namespace.
     pub fn forget(&mut self, name: &str) {
         self.indices.remove(name);
     }
@@ -97,30 +97,31 @@ impl NetStack {
         self.rtnl.set_link(&known, change).map_err(self.wrong(name))
     }
 
-    /// Sets the largest packet of a link, in bytes.
+    /// Sets the MTU of a link, in bytes.
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), StepError> {
         self.change(name, &LinkChange { mtu: Some(mtu), ..LinkChange::default() })
     }
 
-    /// The queue that a link sends from.
+    /// Returns the root queueing discipline of a link.
     pub fn qdisc(&mut self, name: &str) -> Result<Option<Qdisc>, StepError> {
         let index = self.index(name)?;
         self.rtnl.root_qdisc(index).map_err(self.wrong(name))
     }
 
-    /// Driver and kernel data of a link.
+    /// Returns the driver and other kernel data of a link.
     pub fn nic(&self, name: &str) -> Result<NicFacts, StepError> {
         let known = self.if_name(name)?;
         self.namespace.run(|| nic::describe(&known)).map_err(self.wrong(name))
     }
 
-    /// Gives a link an address.
+    /// Assigns an address to a link.
     pub fn add_address(&mut self, name: &str, address: IpNet) -> Result<(), StepError> {
         let index = self.index(name)?;
         self.rtnl.add_address(index, address).map_err(self.wrong(name))
     }
 
-    /// Removes an address that was assigned for a measurement. Nobody else has chosen it, whichever link has it.
+    /// Removes an address that was assigned for a measurement. No one else uses it, so it is removed from whichever
+    /// link has it.
     pub fn remove_address(&mut self, net: IpNet) -> Result<Undone, StepError> {
         let addresses = self.rtnl.addresses().map_err(StepError::kernel(net))?;
         let Some(found) = addresses.into_iter().find(|address| address.net == net) else {
@@ -130,12 +131,12 @@ impl NetStack {
         Ok(Undone::Reverted)
     }
 
-    /// The receipt of a step that has made this link.
+    /// Returns the receipt of a step that created this link.
     pub(crate) fn identity(&mut self, name: &str) -> Result<StepReceipt, StepError> {
         Ok(StepReceipt(Some(self.existing(name)?.index.to_string())))
     }
 
-    /// Removes one of our links. Without a receipt the step was interrupted: then a link with this name and kind is
+    /// Removes one of our links. Without a receipt, the step was interrupted: a link with this name and kind is then
     /// ours if it has our mark, or if it has none and was never set up.
     pub(crate) fn remove(
         &mut self,
@@ -163,12 +164,12 @@ impl NetStack {
         self.rtnl.delete_link(index).map_err(self.wrong(name))
     }
 
-    /// The name as the kernel takes it.
+    /// Returns the name in the kernel's form.
     pub fn if_name(&self, name: &str) -> Result<IfName, StepError> {
         name.parse().map_err(self.wrong(name))
     }
 
-    /// Error of the kernel about a link.
+    /// Returns a function that converts an error of the kernel about a link.
     pub fn wrong(&self, link: &str) -> impl Fn(SysError) -> StepError + use<> {
         StepError::kernel(match &self.name {
             Some(namespace) => format!("{namespace}/{link}"),
@@ -211,7 +212,7 @@ impl NetStack {
         let (bridge, port) = (self.existing(switch)?.index, self.existing(link)?.index);
         let members = self.rtnl.bridge_vlans(bridge).map_err(self.wrong(link))?;
         let has: Vec<VlanMembership> = of_port(&members, port);
-        // The new ones first: the port is never without a VLAN.
+        // The new ones are added first, so that the port is never without a VLAN.
         let (wanted, surplus) = (vlans.memberships(), vlans.surplus(&has));
         self.rtnl.add_vlans(VlanEnd::Port(port), &wanted).map_err(self.wrong(link))?;
         if !surplus.is_empty() {
@@ -220,7 +221,8 @@ impl NetStack {
         self.let_through(uplink, bridge, vlans)
     }
 
-    /// The uplink is part of a port's VLANs, with tags; one of them may already be there without.
+    /// Makes the uplink a tagged member of a port's VLANs. A VLAN that the uplink already carries untagged stays
+    /// untagged.
     fn let_through(&mut self, uplink: Option<&str>, bridge: IfIndex, vlans: &PortVlanSet) -> Result<(), StepError> {
         let Some(uplink) = uplink else { return Ok(()) };
         let port = self.existing(uplink)?.index;

@@ -1,4 +1,4 @@
-//! Virtual switches of a host, and their ports: the host's own links, and the host sides of virtual NICs.
+//! Virtual switches of a host, and their ports: links of the host, and the host sides of virtual NICs.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct CreateSwitch {
     pub mark: String,
     /// VLANs of the host itself, if the switch isolates VLANs.
     pub vlans: Option<PortVlanSet>,
-    /// True if its ports may only send from their own addresses.
+    /// Set if its ports may only send from their own addresses.
     #[serde(default)]
     pub guards_addresses: bool,
 }
@@ -112,14 +112,14 @@ pub struct CreateTap {
     pub switch: String,
     pub mtu: Mtu,
     pub mark: String,
-    /// Its VLANs, if the switch isolates VLANs.
+    /// VLANs of the link, if the switch isolates VLANs.
     pub vlans: Option<PortVlanSet>,
-    /// Addresses that it may send from, if the switch checks them.
+    /// Permitted source addresses, if the switch checks them.
     #[serde(default)]
     pub macs: Vec<Mac>,
-    /// Uplink of the switch, which is part of the same VLANs.
+    /// Uplink of the switch, which joins the same VLANs.
     pub uplink: Option<String>,
-    /// Propagation of that link's carrier to the domain.
+    /// Propagation of the uplink's carrier state to the domain.
     #[serde(default)]
     pub linkprop: LinkProp,
 }
@@ -144,14 +144,14 @@ impl PartStep for CreateTap {
 
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let stack = site.own()?;
-        // By the switch's own state, because protection may have changed while it ran.
+        // Follows the switch's current state, because address checking may have changed in the meantime.
         stack.unguard(&self.switch, &self.link)?;
         stack.remove(&self.link, "tun", &self.mark, receipt)
     }
 }
 
-/// Returns an address above those of NICs. A bridge without its own address has the lowest one of its ports: it must
-/// stay that of the uplink when domains come and go, or the host's neighbours lose it.
+/// Returns an address above those of NICs. A bridge without its own address has the lowest one of its ports. That must
+/// stay the uplink's when domains start and stop, or the host's neighbours lose the host.
 fn high(MacAddr(octets): MacAddr) -> MacAddr {
     let [_, rest @ ..] = octets;
     let mut high = [0xfe; 6];
@@ -159,8 +159,8 @@ fn high(MacAddr(octets): MacAddr) -> MacAddr {
     MacAddr(high)
 }
 
-/// Limits a virtual NIC: reception by a bucket on the tap, and sending by a bucket on a link that the tap's frames pass
-/// through.
+/// Limits a virtual NIC: its reception by a bucket on the tap, and its sending by a bucket on a link through which the
+/// tap's frames pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitTap {
     pub tap: String,
@@ -188,8 +188,8 @@ impl PartStep for LimitTap {
         stack.identity(through)
     }
 
-    /// The tap itself is removed soon, and its bucket with it. Its frames must take the direct path before the other
-    /// link is removed.
+    /// Restores the direct path of the tap's frames, then removes the other link. The tap itself is removed soon, and
+    /// its bucket with it.
     fn undo(&self, receipt: Option<&StepReceipt>, site: &mut StepSite) -> Result<Undone, StepError> {
         let stack = site.own()?;
         if let Some(found) = stack.link(&self.tap)? {
@@ -202,7 +202,7 @@ impl PartStep for LimitTap {
     }
 }
 
-/// Assigns an address to a link of the host for a measurement.
+/// Temporarily assigns an address to a link of the host for a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LendAddress {
     pub link: String,

@@ -1,4 +1,4 @@
-//! Steps as journals have them, and what undoing decides before it asks the kernel.
+//! Steps as journals contain them, and decisions of the undo that need no kernel.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -41,7 +41,7 @@ fn claim() -> Value {
     })
 }
 
-/// Checks that a step is read, described, and written again as it was.
+/// Checks that a step can be parsed and described, and is serialized unchanged.
 fn is_kept<S: PartStep + Serialize + DeserializeOwned>(step: Value, words: &str) {
     let read: S = serde_json::from_value(step.clone()).unwrap_or_else(|error| panic!("{words}: {error}"));
     assert_eq!(read.describe(), words);
@@ -113,7 +113,7 @@ fn steps_on_devices_are_written_as_they_were_read() {
     is_kept::<AssignFunction>(claims, "0000:01:10.0 for mars");
 }
 
-/// A lab names the host of a guest, and a domain has none.
+/// The step of a lab contains the host of the guest; that of a domain doesn't.
 #[test]
 fn the_command_of_a_guest_is_printed_as_a_shell_takes_it() {
     let step = |host: Value| {
@@ -131,7 +131,7 @@ fn the_command_of_a_guest_is_printed_as_a_shell_takes_it() {
     assert!(full.contains("'/boot/a b'"), "{full}");
 }
 
-/// The file of a journal outlives the vtax that wrote it.
+/// The file of a journal may outlive the vtax that wrote it.
 #[test]
 fn steps_without_the_fields_of_later_versions_have_their_previous_meaning() {
     let switch = json!({ "link": "vsw0", "mac": null, "mtu": 1500, "mark": "vtax-ldm:vsw0", "vlans": null });
@@ -158,7 +158,7 @@ fn undone<S: PartStep>(step: &S, site: &mut StepSite) -> Undone {
     step.undo(None, site).unwrap_or_else(|error| panic!("{}: {error}", step.describe()))
 }
 
-/// The namespace is undone next, and is not opened for this.
+/// The namespace is undone next, so it is not opened for this.
 #[test]
 fn objects_in_a_namespace_of_the_journal_are_removed_with_it() {
     let (_folder, mut site) = lab();
@@ -181,7 +181,7 @@ fn objects_in_a_namespace_of_the_journal_are_removed_with_it() {
     assert_eq!(undone(&lent, &mut site), Undone::Contained, "the same");
 }
 
-/// Its QEMU has exited, and devices plugged into it no longer exist.
+/// QEMU has exited, so devices plugged into it no longer exist.
 #[test]
 fn devices_plugged_into_an_exited_guest_no_longer_exist() {
     let (folder, mut site) = lab();
@@ -202,7 +202,7 @@ fn devices_plugged_into_an_exited_guest_no_longer_exist() {
 
 fn claimed(folder: &Path) -> (DeviceClaims, DeviceClaim) {
     let mut claim: DeviceClaim = serde_json::from_value(claim()).expect("a claim");
-    // No machine has a device there.
+    // This address exists on no machine.
     claim.device = "ffff:ff:1f.7".parse().expect("an address");
     (DeviceClaims::below(folder.join("devices")), claim)
 }
@@ -221,7 +221,7 @@ fn a_device_that_another_domain_has_by_now_is_not_given_back() {
     let venus = DeviceClaim { owner: name("venus"), ..claim.clone() };
     assert_eq!(undone(&step(&venus), &mut site), Undone::AlreadyGone);
     assert_eq!(claims.find(claim.device).expect("it is whole"), Some(claim.clone()), "mars still has it");
-    // The device itself was unplugged from the machine.
+    // The device itself was removed from the machine.
     assert_eq!(undone(&step(&claim), &mut site), Undone::AlreadyGone);
     assert_eq!(claims.find(claim.device).expect("it is whole"), None);
 }
@@ -295,7 +295,7 @@ fn a_place_is_written_with_its_namespace() {
     }
 }
 
-/// A plugged-in NIC never has the number of one that its domain was started with.
+/// A plugged NIC never has the index of a NIC with which its domain was started.
 #[test]
 fn a_plugged_nic_has_a_unique_number() {
     use vtax_model::domain::{Configuration, VirtualNic};

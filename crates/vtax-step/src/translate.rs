@@ -1,4 +1,4 @@
-//! Translation of addresses by the kernel, with an nftables table in a named namespace, which is removed with it.
+//! Address translation by the kernel, with an nftables table in a named namespace, which is removed with it.
 
 use std::{
     fmt::Write,
@@ -23,24 +23,24 @@ use crate::{
     site::StepSite,
 };
 
-/// `nft` answers in milliseconds, unless the machine is very busy.
+/// Timeout for `nft`, which takes milliseconds unless the machine is very busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Gives the packets of a zone the address of its host, by a table that has the names of the lab and of the zone.
+/// Translates the packets of a zone to the address of its host, by a table that is named after the lab and the zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranslateAddresses {
-    /// The namespace that translates.
+    /// Namespace that translates.
     pub host: Name,
     pub zone: Name,
-    /// The program `nft`.
+    /// Program `nft`.
     pub program: PathBuf,
-    /// The table in the rules of `host`.
+    /// Name of the table in `host`.
     pub table: String,
-    /// The network of the zone.
+    /// Network of the zone.
     pub inner: IpNet,
-    /// The link on which translated packets leave.
+    /// Link on which translated packets leave.
     pub outer: LinkName,
-    /// The ports of `host` that lead to the zone.
+    /// Ports of `host` that lead to the zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<ZonePorts>,
 }
@@ -53,7 +53,7 @@ pub struct ZonePorts {
 }
 
 impl TranslateAddresses {
-    /// Rules that each kernel with address translation takes, to try it.
+    /// Returns rules for testing, which every kernel with address translation accepts.
     fn example(family: &str) -> String {
         format!(
             "add table {family} vtax-try; add chain {family} vtax-try out {{ type nat hook postrouting priority 100; }}; \
@@ -67,7 +67,7 @@ impl TranslateAddresses {
         apply_rules(program, &scratch, "a new namespace", &TranslateAddresses::example("ip"))
     }
 
-    /// The commands of `nft`, of which it executes all or none.
+    /// Returns the commands for `nft`, which executes all or none of them.
     fn rules(&self) -> String {
         let TranslateAddresses { table, inner, outer, published, .. } = self;
         let family = if inner.addr().is_ipv4() { "ip" } else { "ip6" };

@@ -1,5 +1,5 @@
-//! Announcements with the running kernel: the switches of two hosts, each in a separate namespace, joined by a wire.
-//! The test emulates the guests. Requires root and `/dev/net/tun`. The emulated server covers VLANs.
+//! Announcements with the running kernel: the switches of two hosts, each in a separate namespace, connected by a wire.
+//! The test emulates the guests. Requires root and `/dev/net/tun`. VLANs are tested in the emulated server.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,7 +19,7 @@ mod port;
 const PEER: MacAddr = MacAddr([2, 0, 0x5e, 0x10, 0, 9]);
 const MTU: u32 = 1500;
 
-/// A host with a switch, an uplink, and a port for a guest.
+/// Host with a switch, an uplink, and a port for a guest.
 struct Host {
     stack: NetStack,
     uplink: IfIndex,
@@ -64,17 +64,17 @@ fn octets(mac: Mac) -> MacAddr {
     MacAddr(mac.octets())
 }
 
-/// When a wait is abandoned. It ends a hang, and says nothing about speed.
+/// Timeout of a wait. It only ends a hang, and is not a measure of speed.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// Ports behind which a switch has an address.
+/// Returns the ports behind which a switch has an address.
 fn places(host: &mut Host, mac: Mac) -> Vec<IfIndex> {
     let entries = host.stack.forwarding("vsw0").expect("a table").into_iter();
     entries.filter(|entry| entry.mac == octets(mac)).map(|entry| entry.port).collect()
 }
 
-/// Waits until a switch has an address behind a port. The kernel forwards a frame when it gets to it, and `again` repeats
-/// what should move the address.
+/// Waits until a switch has an address behind a port. The kernel may take a moment to forward a frame, so `again`
+/// repeats the action that should move the address.
 fn wait_for(host: &mut Host, mac: Mac, port: IfIndex, mut again: impl FnMut()) {
     let begun = Instant::now();
     while places(host, mac) != [port] {
@@ -127,7 +127,8 @@ fn an_announcement_is_repeated_on_the_callers_request() {
         next.map(|next| next.map(|next| next.as_millis())),
         [Some(50), Some(50), Some(200), Some(450), None, None]
     );
-    // One of its last frames arrives late, and takes the address back to the source; a repetition corrects that.
+    // One of the guest's last frames arrives late, and moves the address back to the source; a repetition corrects
+    // that.
     let mut repeated = self::announcement(&mut target, None);
     repeated.make(Duration::ZERO, &mut target.stack).expect("it is made");
     let uplink = target.uplink;
@@ -144,7 +145,7 @@ fn tagged_vlans_are_announced_too() {
     let vlan = |number: i64| Vlan::try_from(number).expect("a VLAN");
     let vlans = PortVlanSet { pvid: vlan(1), vids: [7, 9].map(vlan).into() };
     announcement(&mut target, Some(&vlans)).make(Duration::ZERO, &mut target.stack).expect("it is made");
-    // These switches don't filter: a frame of each VLAN comes to every port.
+    // These switches don't filter, so a frame of each VLAN reaches every port.
     let mut tags = peer.announced(3 * macs().len());
     tags.sort();
     let expected = [None, Some(7), Some(9)].into_iter().flat_map(|tag| macs().map(|mac| (octets(mac), tag)));
@@ -174,7 +175,7 @@ fn the_source_forgets_addresses_that_have_moved() {
     assert!(entries.iter().any(|entry| entry.mac == PEER && entry.origin == FdbOrigin::Dynamic));
     assert!(entries.iter().any(|entry| entry.origin == FdbOrigin::Own), "the switch's own addresses");
 
-    // The announced address is behind another port now, and stays there.
+    // The announced address is now behind another port, and stays there.
     announcement(&mut target, None).make(Duration::ZERO, &mut target.stack).expect("it is made");
     let uplink = source.uplink;
     macs().into_iter().for_each(|mac| wait_for(&mut source, mac, uplink, || {}));

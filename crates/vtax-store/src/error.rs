@@ -17,7 +17,7 @@ use vtax_sys::{
 
 use crate::{busy::DatabaseFiles, reserve};
 
-/// Error of storing or reading results.
+/// Error in storing or reading results.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StoreError {
@@ -100,7 +100,8 @@ pub enum StoreError {
     Sqlite { doing: &'static str, file: PathBuf, source: rusqlite::Error },
 }
 
-/// The process may have ended in the meantime, or be in another pid namespace.
+/// Returns the process that blocks a file, and a remedy. The process may be unknown: it has ended in the meantime, or
+/// is in another pid namespace.
 fn blocker(by: &Option<LockHolder>, file: &Path) -> String {
     match by {
         Some(holder) => format!("{holder}: wait until it is done, or end it, and try again"),
@@ -115,23 +116,23 @@ fn like(similar: &[String]) -> String {
     }
 }
 
-/// Location of the store, which errors name.
+/// Location of the store, which errors contain.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreLocation {
     dir: PathBuf,
 }
 
-/// Size of SQLite's smallest page. Every database in use has one.
+/// Size of SQLite's smallest page, and so of the smallest database that was ever written.
 const SMALLEST: u64 = 512;
 
-/// Inode, size and time of the last change.
+/// Inode, size and time of the last change of a file.
 pub(crate) type FileStamp = (u64, u64, i64, i64);
 
-/// Converts an error of SQLite, with the operation in progress.
+/// Converts an error of SQLite, adding the operation in progress.
 pub(crate) type Doing<'a> = dyn Fn(rusqlite::Error) -> StoreError + 'a;
 
 impl StoreLocation {
-    /// Creates the directory if it doesn't exist, with access for this user only.
+    /// Creates the directory if it doesn't exist, accessible only to this user.
     pub(crate) fn new(dir: &Path) -> Result<StoreLocation, StoreError> {
         let place = StoreLocation { dir: dir.to_owned() };
         let locks = place.locks();
@@ -139,7 +140,7 @@ impl StoreLocation {
         Ok(place)
     }
 
-    /// The directory need not exist.
+    /// Returns the location of a store to read. The directory need not exist.
     pub(crate) fn to_read(dir: &Path) -> Result<StoreLocation, StoreError> {
         let place = StoreLocation { dir: dir.to_owned() };
         directory::check_readable(dir).map_err(|error| place.sys(error))?;
@@ -157,14 +158,14 @@ impl StoreLocation {
         self.dir.join("results.db")
     }
 
-    /// File of SQLite next to the database: its log or the index of that.
+    /// Returns a file next to the database, e.g. SQLite's log or the log's index.
     pub(crate) fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.file().into_os_string();
         path.push(ending);
         path.into()
     }
 
-    /// Properties that change with each write to the database file.
+    /// Returns properties that change with each write to the database file.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
         let metadata = std::fs::metadata(self.file()).ok()?;
         Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
@@ -188,7 +189,8 @@ impl StoreLocation {
         }
     }
 
-    /// Returns whether there is a database. SQLite would wait for the writer of a FIFO, and follow a link.
+    /// Returns `true` if there is a database. Its files are checked first, because SQLite would wait for the writer of
+    /// a FIFO, and follow a link.
     pub(crate) fn has_database(&self) -> Result<bool, StoreError> {
         let look = |path: PathBuf| record::exists(&path).map_err(|error| self.record("looking for the results", error));
         ["-wal", "-shm"].into_iter().try_for_each(|ending| look(self.beside(ending)).map(drop))?;
@@ -199,7 +201,7 @@ impl StoreLocation {
         }
     }
 
-    /// Returns whether the database is empty, although it has been written. SQLite takes it for a new one.
+    /// Returns `true` if the database is empty although it was written. SQLite would take it for a new one.
     fn was_emptied(&self) -> bool {
         let size = |path: PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
         let is_empty = size(self.file()) < SMALLEST && size(self.beside("-wal")) == 0;
@@ -219,7 +221,7 @@ impl StoreLocation {
 
     fn sqlite(&self, doing: &'static str, source: rusqlite::Error) -> StoreError {
         let (file, why) = (self.file(), source.to_string());
-        // SQLITE_IOERR_SHMSIZE: the index of the WAL could not grow, which only a full disk causes.
+        // SQLITE_IOERR_SHMSIZE: the index of the log could not grow, which only a full disk causes.
         if source.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE) {
             return StoreError::Full { dir: self.dir() };
         }

@@ -5,7 +5,7 @@ use crate::{StoreError, error::StoreLocation};
 /// Maximum number of IDs that an error lists.
 const NAMED: usize = 5;
 
-/// Finds a run; `ids` are those of all runs, newest first.
+/// Finds the ID of a run; `ids` are those of all runs, newest first.
 pub(crate) fn find(wanted: &str, mut ids: Vec<String>, place: &StoreLocation) -> Result<String, StoreError> {
     if ids.is_empty() {
         return Err(StoreError::Empty { dir: place.dir() });
@@ -28,7 +28,7 @@ pub(crate) fn find(wanted: &str, mut ids: Vec<String>, place: &StoreLocation) ->
     }
 }
 
-/// IDs that share the longest prefix with `wanted`, or contain it.
+/// Returns the IDs that share the longest prefix with `wanted`, or contain it.
 fn similar(wanted: &str, mut ids: Vec<String>) -> Vec<String> {
     let alike = |id: &str| match id.contains(wanted) {
         true => wanted.len(),

@@ -12,14 +12,14 @@ use vtax_model::{
 
 use crate::{Store, StoreError, error::StoreLocation, read_run, writer::json};
 
-/// Maximum number of runs whose findings are computed when a store is opened: a measurement waits for it. Others follow
-/// the next time.
+/// Maximum number of runs whose findings are computed when a store is opened, because a measurement waits for it. The
+/// others follow the next time.
 pub(crate) const AT_ONCE: u32 = 500;
 
-/// Selection of findings. Every condition that is set must hold.
+/// Filter of findings. All conditions that are set must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindingFilter {
-    /// I/O method, with all of its devices, or another row.
+    /// I/O method, including all of its devices, or another row.
     pub method: Option<Row>,
     /// Metric of the value.
     pub metric: Option<Metric>,
@@ -54,14 +54,14 @@ impl FindingFilter {
             conditions.into_iter().filter_map(|(condition, value)| Some((condition, value?))).collect();
         let (conditions, values): (Vec<&str>, Vec<String>) = set.into_iter().unzip();
         let only = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-        // The order of the indices; the findings of a run are stored last to first.
+        // Same order as the indices; the findings of a run are stored in reverse.
         let query = format!("SELECT body FROM finding {only} ORDER BY started DESC, nth DESC LIMIT {}", self.limit);
         (query, values)
     }
 }
 
 impl Store {
-    /// Returns the findings that a filter selects, newest run first. Those of another version of vtax that this one
+    /// Returns the findings that a filter selects, newest run first. Findings of another version of vtax that this one
     /// cannot read are omitted.
     pub fn findings(&self, filter: &FindingFilter) -> Result<Vec<EvidenceFinding>, StoreError> {
         let (query, values) = filter.query();
@@ -80,12 +80,12 @@ impl Store {
         self.texts("SELECT DISTINCT machine FROM finding ORDER BY machine", &[], "searching for findings")
     }
 
-    /// Returns the number of complete runs whose findings are to be computed when vtax next writes to the store.
+    /// Returns the number of complete runs whose findings will be computed when vtax next writes to the store.
     pub fn runs_without_findings(&self) -> Result<usize, StoreError> {
         Ok(self.outdated(u32::MAX)?.len())
     }
 
-    /// Computes the findings of complete runs that have none of this version of the analysis, newest run first.
+    /// Computes the findings of complete runs that have none by this version of the analysis, newest run first.
     pub(crate) fn compute_findings(&self) -> Result<(), StoreError> {
         let doing = self.place.doing("storing the findings of a run");
         for id in self.outdated(AT_ONCE)? {
@@ -105,7 +105,7 @@ impl Store {
 }
 
 /// Returns the findings of a run that is complete or about to be. A run that this version of vtax cannot read has none,
-/// so that it prevents no measurement.
+/// and doesn't prevent a measurement.
 pub(crate) fn computed(connection: &Connection, place: &StoreLocation, id: &str) -> Vec<EvidenceFinding> {
     let document = read_run(connection, place, id).and_then(|mut run| {
         run.state = RunState::Complete;
@@ -114,7 +114,7 @@ pub(crate) fn computed(connection: &Connection, place: &StoreLocation, id: &str)
     document.map(|document| findings(&document)).unwrap_or_default()
 }
 
-/// Stores these findings of a run, replacing earlier ones.
+/// Stores the findings of a run, replacing earlier ones.
 pub(crate) fn replace(
     connection: &Connection,
     place: &StoreLocation,
@@ -136,7 +136,7 @@ pub(crate) fn replace(
     connection.execute(update, params![id, ANALYSIS_VERSION]).map(drop).map_err(doing)
 }
 
-/// Like [`replace`], unless another vtax has removed the run, or extends it.
+/// Does the same as [`replace`], unless another vtax has removed or extended the run.
 fn replace_if_complete(
     connection: &Connection,
     place: &StoreLocation,
@@ -144,7 +144,7 @@ fn replace_if_complete(
     found: &[EvidenceFinding],
 ) -> Result<(), StoreError> {
     let doing = place.doing("storing the findings of a run");
-    // Changes nothing, and takes the lock of writers.
+    // This changes nothing, but takes the lock of writers.
     let complete = "UPDATE run SET analysis = analysis WHERE id = ?1 AND state = 'complete'";
     match connection.execute(complete, [id]).map_err(doing)? {
         0 => Ok(()),
@@ -163,7 +163,7 @@ const INSERT: &str = "
     INSERT INTO finding (run, started, method, row, metric, test, machine, body)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// Name of a kind of test, as on the command line.
+/// Returns the name of a kind of test as on the command line.
 fn test(kind: TestKind) -> String {
     kind.to_string().to_lowercase()
 }

@@ -1,12 +1,12 @@
-//! Store of measurements, written to SQLite as they are taken: a killed study loses at most the sample in flight and
-//! can be resumed.
+//! Store of measurements, written to SQLite as they are taken, so that a killed study loses at most the sample in
+//! flight, and can be resumed.
 //!
-//! One database per state directory, one row per sample, one transaction per row: in WAL mode with `synchronous=FULL` a
-//! commit has reached the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance Considerations").
-//! Figures are recomputed from the samples each time, so old runs benefit from a better analysis. Samples are read one
-//! after another and never all kept in memory.
+//! There is one database per state directory, one row per sample, and one transaction per row. In WAL mode with
+//! `synchronous=FULL`, a commit is on the disk when it returns (<https://www.sqlite.org/wal.html>, "Performance
+//! Considerations"). Figures are recomputed from the samples each time, so old runs benefit from improved analysis.
+//! Samples are read one at a time, and are never all in memory.
 //!
-//! Readers ([`Store::read`]) create and change no file, so that results on a read-only medium are readable too.
+//! Readers ([`Store::read`]) create and change no file, so results on a read-only medium can be read.
 //!
 //! The writer of a run holds a lock on a file, which distinguishes a running run from a killed one.
 
@@ -54,7 +54,7 @@ pub use writer::RunWriter;
 pub struct Store {
     place: StoreLocation,
     connection: Connection,
-    /// Stamp of the database file, if it is read without waiting for a vtax that begins to write.
+    /// Stamp of the database file if it is read without locks. A different stamp shows that a vtax has begun to write.
     alone: Option<FileStamp>,
 }
 
@@ -107,17 +107,17 @@ impl RunSummary {
 pub enum Condition {
     /// A live process writes it.
     Running,
-    /// The process that wrote it has died; can be resumed.
+    /// The process that wrote it has died. The run can be resumed.
     Killed,
-    /// Ended early, in an orderly way; can be resumed.
+    /// Stopped early, in an orderly way. The run can be resumed.
     Stopped,
     /// Every sample was taken or has failed.
     Complete,
 }
 
 impl Store {
-    /// Opens the store in `dir` for writing. Directory and database are created if missing, and findings of older runs
-    /// are computed.
+    /// Opens the store in `dir` for writing. Directory and database are created if necessary, and findings of older
+    /// runs are computed.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let store = Store::open_at(StoreLocation::new(dir)?)?;
         reserve::hold(&store.place);
@@ -125,10 +125,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store in `dir` to remove runs, even on a full disk. Call [`Store::shrink`] at the end.
+    /// Opens the store in `dir` for the removal of runs, even on a full disk. Call [`Store::shrink`] at the end.
     pub fn open_to_remove(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::new(dir)?;
-        // A damaged database keeps its mark.
+        // Checked first: the reserve file marks a database that was emptied, and must remain in that case.
         place.has_database()?;
         reserve::release(&place);
         Store::open_at(place.clone()).inspect_err(|_| reserve::hold(&place))
@@ -145,7 +145,7 @@ impl Store {
         Ok(Store { place, connection, alone: None })
     }
 
-    /// Opens the store in `dir` for reading, even where it cannot be written. A missing store is empty.
+    /// Opens the store in `dir` for reading, even if it cannot be written. A missing store is empty.
     pub fn read(dir: &Path) -> Result<Store, StoreError> {
         let place = StoreLocation::to_read(dir)?;
         let (access, stamp) = (Access::now(&place)?, place.stamp());
@@ -153,7 +153,7 @@ impl Store {
         Ok(Store { place, connection, alone: stamp.filter(|_| access == Access::Alone) })
     }
 
-    /// Reads from the store in `dir`, and once more if another vtax began to write to it in the meantime.
+    /// Reads from the store in `dir`, and again if another vtax began to write to it in the meantime.
     pub fn reading<T>(dir: &Path, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match read(&Store::read(dir)?) {
             Err(StoreError::Changed { .. }) => read(&Store::read(dir)?),
@@ -166,8 +166,8 @@ impl Store {
         self.with_run(id, |run| run.readings())
     }
 
-    /// Passes the readings of several runs to `take`, one after another; `take` may keep what it needs. `ids` are
-    /// exact. A store whose runs are read one by one is opened once.
+    /// Passes the readings of several runs to `take`, one at a time; `take` may keep what it needs. `ids` are exact.
+    /// The store is opened only once.
     pub fn each<T>(&self, ids: &[String], take: impl Fn(RunReadings) -> T) -> Result<Vec<T>, StoreError> {
         ids.iter().map(|id| self.load(id).map(&take)).collect()
     }
@@ -206,7 +206,7 @@ impl Store {
         self.unless_changed(read_run(&snapshot, &self.place, &id).and_then(|run| read(&run)))
     }
 
-    /// Returns what was read, or an error if it is unreliable.
+    /// Returns the data that was read, or an error if the database has changed in the meantime.
     fn unless_changed<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
         let changed = |then: &FileStamp| self.place.stamp().as_ref() != Some(then);
         match self.alone.as_ref().is_some_and(changed) {
@@ -236,7 +236,7 @@ impl Store {
         self.unless_changed(rows.map(|row| row.map_err(&doing)?).collect())
     }
 
-    /// Looks for the exact ID first, which avoids reading the IDs of all runs.
+    /// Finds a run. The exact ID is tried first, which avoids reading the IDs of all runs.
     fn find(&self, id: &str) -> Result<String, StoreError> {
         let doing = "looking for a run";
         let exact = self.texts("SELECT id FROM run WHERE id = ?1", &[&id], doing)?.pop();
@@ -251,7 +251,7 @@ impl Store {
     }
 
     fn summary(&self, row: &Row<'_>) -> rusqlite::Result<Result<RunSummary, StoreError>> {
-        // [`LIST`] has its columns in this order. Finding eleven columns by name takes longer than reading them.
+        // Columns of [`LIST`], in its order: finding eleven columns by name takes longer than reading them.
         type Read = (String, String, String, String, String, String, bool, String, f64, u32, u32);
         let (id, study, title, label, brief, started, quick, state, wall_seconds, samples, failures): Read =
             row.try_into()?;
@@ -302,7 +302,7 @@ fn read_run<'a>(
     })
 }
 
-/// Failures in the order in which they were stored.
+/// Returns the failures in the order in which they were stored.
 fn read_failures(connection: &Connection, id: &str, doing: &Doing<'_>) -> Result<Vec<Failure>, StoreError> {
     let query = "SELECT body FROM failure WHERE run = ?1 ORDER BY landed";
     let mut statement = connection.prepare(query).map_err(doing)?;

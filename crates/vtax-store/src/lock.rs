@@ -1,7 +1,7 @@
 //! Lock of a run's writer, which ends with its process.
 //!
 //! It uses flock(2) through the standard library: the kernel releases it when the last descriptor is closed, and our
-//! descriptors are closed on exec, so that no agent keeps a dead run locked.
+//! descriptors are closed on exec, so no agent keeps a dead run locked.
 
 use std::{
     fs::{self, File, Metadata, TryLockError},
@@ -15,25 +15,25 @@ use vtax_sys::record::{self, RecordUse};
 
 use crate::{StoreError, error::StoreLocation};
 
-/// Right to write a run, held until dropped.
+/// Exclusive right to write a run, held until dropped.
 #[derive(Debug)]
 pub(crate) struct RunLock {
     _file: File,
     path: PathBuf,
 }
 
-/// Number of attempts: a process that only checks the lock holds it for some microseconds.
+/// Number of attempts, because a process that only checks the lock holds it for some microseconds.
 const TRIES: u32 = 10;
 
 impl RunLock {
-    /// Fails if another process, or another writer of this one, holds the lock.
+    /// Takes the lock. Fails if another process, or another writer of this one, holds it.
     pub(crate) fn take(place: &StoreLocation, id: &str) -> Result<RunLock, StoreError> {
         let path = path(place, id);
         for _ in 0..TRIES {
             let file = record::open_lock(&path).map_err(|error| place.record("opening a lock", error))?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => return Ok(RunLock { _file: file, path }),
-                // Another process completed the run and removed the file after we had opened it.
+                // Another process completed the run, and removed the file after it was opened here.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
                 Err(TryLockError::Error(error)) => return Err(place.io("locking", &path, error)),
@@ -45,7 +45,7 @@ impl RunLock {
     /// Returns `true` if a live process writes the run.
     pub(crate) fn is_held(place: &StoreLocation, id: &str) -> Result<bool, StoreError> {
         let path = path(place, id);
-        // A reader may not have write permission there. Without the file, the lock was never held.
+        // A reader may not have write permission there. If the file is missing, nobody holds the lock.
         let found = record::open(&path, RecordUse::Read);
         let Some(file) = found.map_err(|error| place.record("opening a lock", error))? else { return Ok(false) };
         match file.try_lock_shared() {
@@ -55,13 +55,13 @@ impl RunLock {
         }
     }
 
-    /// Also removes the file, for a run that is complete.
+    /// Releases the lock of a complete run, and removes its file.
     pub(crate) fn retire(self, place: &StoreLocation) -> Result<(), StoreError> {
         std::fs::remove_file(&self.path).map_err(|error| place.io("removing a lock", &self.path, error))
     }
 }
 
-/// Returns `true` if the open file still has this name: a lock on another file excludes nobody.
+/// Returns `true` if the open file still has this name: a lock on any other file excludes nobody.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
     let found = file.metadata().ok().map(identity).zip(fs::metadata(path).ok().map(identity));

@@ -1,13 +1,13 @@
-//! Samples stored since the last look, for watchers of a run that another vtax measures.
+//! Samples stored since the last check, for watchers of a run that another vtax measures.
 
 use vtax_model::run::{Failure, RunHeader, Sample, SampleSource};
 
 use crate::{Condition, Store, StoreError, from_json, samples::StoredSamples};
 
-/// Maximum number of samples read in one look. The others follow with the next one.
+/// Maximum number of samples read in one check. The others follow with the next one.
 const MOST: usize = 512;
 
-/// Position up to which a watcher has seen a run.
+/// Position up to which a watcher has read a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunSeen {
     plan: Option<String>,
@@ -17,10 +17,10 @@ pub struct RunSeen {
     failure: Option<i64>,
 }
 
-/// Samples and failures stored since the last look.
+/// Samples and failures stored since the last check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunNews {
-    /// Plan, if it is new.
+    /// Plan, if it has changed.
     pub plan: Option<RunHeader>,
     /// Next samples, in the order in which they were stored.
     pub samples: Vec<Sample>,

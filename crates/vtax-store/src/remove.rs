@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::{RunSummary, Store, StoreError, lock::RunLock, reserve};
 
-/// Deletions per table, in a permitted order.
+/// Deletion from each table, in an order that their references permit.
 const TABLES: [&str; 5] = [
     "DELETE FROM finding WHERE run = ?1",
     "DELETE FROM sample WHERE run = ?1",
@@ -15,21 +15,22 @@ const TABLES: [&str; 5] = [
     "DELETE FROM run WHERE id = ?1",
 ];
 
-/// Number of runs removed in one transaction, each of which waits for the disk. A lock of each is open in the meantime,
-/// and a process may have 1,024 open files.
+/// Maximum number of runs removed in one transaction, each of which waits for the disk. The locks of all of them are
+/// open at the same time, and a process may have 1,024 open files.
 const TOGETHER: usize = 256;
 
-/// Number of samples removed in one transaction if the disk is full.
+/// Number of samples removed in one transaction on a full disk.
 const PART: i64 = 16;
 const SOME_SAMPLES: &str = "DELETE FROM sample WHERE landed IN (SELECT landed FROM sample WHERE run = ?1 LIMIT ?2)";
 const SOME_PAGES: &str = "PRAGMA incremental_vacuum(32)";
 
 impl Store {
-    /// Removes runs with all of their samples, and calls `removed` with the ID of each removed run. Each of `ids` is as
-    /// in [`Store::load`]; if one matches no run, none is removed.
+    /// Removes runs with all of their samples, and calls `removed` with the ID of each. Each of `ids` is as in
+    /// [`Store::load`]; if one matches no run, none is removed.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] if a run is being written. Runs before it may have been removed, as reported to `removed`.
+    /// [`StoreError::InUse`] if a run is being written. Runs before it may already be removed, as reported to
+    /// `removed`.
     pub fn remove(&self, ids: &[String], mut removed: impl FnMut(&str)) -> Result<(), StoreError> {
         let mut found: Vec<String> = ids.iter().map(|id| self.find(id)).collect::<Result<_, _>>()?;
         found.dedup();
@@ -43,12 +44,12 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a run in transactions so small that their log fits where hardly any space is left, and returns the space
+    /// Removes a run in transactions that are small enough for their log to fit on a full disk, and releases the space
     /// after each. Until it is removed, the run counts as stopped.
     pub(crate) fn remove_in_parts(&self, id: &str) -> Result<(), StoreError> {
         let lock = RunLock::take(&self.place, id)?;
         let doing = self.place.doing("removing a run");
-        // Log of an earlier attempt that did not fit.
+        // Log of an earlier attempt that failed.
         self.empty_log()?;
         self.connection.execute("UPDATE run SET state = 'stopped' WHERE id = ?1", [id]).map_err(&doing)?;
         let mut part = PART;
@@ -66,7 +67,7 @@ impl Store {
     }
 
     /// Truncates the unused pages of the database, a few at a time. Without `auto_vacuum`, which stores of older
-    /// versions lack, they remain and are reused.
+    /// versions lack, the pages remain and are reused.
     fn return_free_pages(&self) -> Result<(), StoreError> {
         let doing = self.place.doing("returning space");
         let free = || self.connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
@@ -107,11 +108,11 @@ impl Store {
         step.commit().map_err(&doing)
     }
 
-    /// Returns the space of removed runs to the disk. While others read or write the store, that is postponed.
+    /// Returns the space of removed runs to the disk, unless others currently read or write the store.
     pub fn shrink(&self) -> Result<(), StoreError> {
         let compacted = self.connection.execute_batch("VACUUM").map_err(self.place.doing("returning space"));
         let shrunk = match compacted {
-            // A compact copy needs as much space again.
+            // A compact copy would need as much space as the database.
             Err(StoreError::Full { .. }) => self.empty_log().and_then(|()| self.return_free_pages()),
             done => done,
         };
@@ -123,8 +124,8 @@ impl Store {
     }
 }
 
-/// Returns the runs that can be pruned: those without a sample, and all but the newest `keep` of each study. `runs` has
-/// the newest first. A run that is being written is never among them.
+/// Returns the runs that can be pruned: those without samples, and all but the newest `keep` of each study. `runs` must
+/// be sorted, newest first. A run that is being written is never included.
 pub fn worthless(runs: &[RunSummary], keep: Option<usize>) -> Vec<&RunSummary> {
     let mut worthless = Vec::new();
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();

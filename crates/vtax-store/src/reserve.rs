@@ -1,7 +1,7 @@
 //! Disk space reserved so that results can be removed from a full disk.
 //!
-//! SQLite cannot delete a row without writing to its log first. On a full disk, removing results would fail, and they
-//! would keep it full. So a file next to the database occupies some space, and is removed first.
+//! SQLite cannot delete a row without first writing to its log, so results on a full disk could not be removed.
+//! Therefore a file next to the database occupies some space, and is removed first.
 
 use std::fs::{self, OpenOptions};
 
@@ -15,7 +15,7 @@ const SIZE: u64 = 1 << 20;
 /// Ending of the file's name. The file also shows that the database has been written.
 pub(crate) const ENDING: &str = ".reserve";
 
-/// Reserves the space, unless the disk lacks it. Nothing else depends on it, so failures are ignored.
+/// Reserves the space, if the disk has it. Nothing else depends on it, so failures are ignored.
 pub(crate) fn hold(place: &StoreLocation) {
     let path = place.beside(ENDING);
     let Ok(file) = open_private(&path, OpenOptions::new().write(true).create(true).truncate(false)) else { return };

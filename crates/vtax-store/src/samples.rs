@@ -1,4 +1,4 @@
-//! Samples of a run, read from where they are stored.
+//! Samples of a run, read from the database.
 
 use std::{
     cell::RefCell,
@@ -20,7 +20,7 @@ use vtax_stats::histogram::{HistogramError, SparseHistogram};
 
 use crate::{StoreError, error::StoreLocation, from_json};
 
-/// Samples of a run, each read when requested.
+/// Samples of a run, each of which is read when requested.
 pub(crate) struct StoredSamples<'a> {
     /// Transaction, so that the samples are consistent.
     snapshot: &'a Connection,
@@ -28,7 +28,7 @@ pub(crate) struct StoredSamples<'a> {
     id: String,
     /// Rows in the order in which they were stored.
     rows: Vec<StoredRow>,
-    /// Error of [`Serialize`], whose own errors are texts.
+    /// Read error during [`Serialize`], whose own errors are only texts.
     failed: RefCell<Option<StoreError>>,
 }
 
@@ -46,8 +46,8 @@ struct StoredSample {
     from_send: Option<Vec<u8>>,
 }
 
-/// Fields of a [`Sample`] other than its figures. The two are read separately: serde holds everything that is flattened
-/// into a struct before it reads any of it, which takes three times as long.
+/// Fields of a [`Sample`] other than its figures. The two are parsed separately: serde buffers all fields that are
+/// flattened into a struct before it parses any of them, which takes three times as long.
 #[derive(Deserialize)]
 struct Turned {
     cell: usize,
@@ -83,7 +83,7 @@ impl<'a> StoredSamples<'a> {
     ) -> Result<StoredSamples<'a>, StoreError> {
         let doing = place.doing(DOING);
         let rows = {
-            // Sort by the index only. Sorting the rows themselves would include all of their contents.
+            // Sorts by the index only. Sorting the rows themselves would include all of their contents.
             let mut statement = snapshot
                 .prepare("SELECT landed, cell FROM sample WHERE run = ?1 AND landed > ?2 ORDER BY landed LIMIT ?3")
                 .map_err(&doing)?;
@@ -104,7 +104,7 @@ impl<'a> StoredSamples<'a> {
         CellSamples { samples: self, cell }
     }
 
-    /// Returns the read error, if the samples could not be written because they could not be read.
+    /// Returns the read error that prevented the samples from being written, if there was one.
     pub(crate) fn failed(&self) -> Option<StoreError> {
         self.failed.borrow_mut().take()
     }
@@ -153,15 +153,15 @@ impl<'a> StoredSamples<'a> {
     }
 }
 
-/// Maximum number of samples in memory at a time, each of which has several KiB.
+/// Maximum number of samples in memory at the same time; each has several KiB.
 const DECODED_TOGETHER: usize = 128;
-/// Number of samples that a thread takes at a time.
+/// Number of samples that a thread takes at once.
 const PIECE: usize = 16;
 
 const SAMPLE: &str = "SELECT round, body, rtt, rtt_from_send FROM sample WHERE landed = ?1";
 
-/// Returns the results in the order of the items, and the result of this thread's own work, after which it helps the
-/// others.
+/// Returns the results in the order of the items, and the result of `meanwhile`, which this thread runs before it helps
+/// the others.
 fn on_all_cpus<T: Sync, U: Send, V>(
     items: &[T],
     work: impl Fn(&T) -> U + Sync,
@@ -175,7 +175,7 @@ fn on_all_cpus<T: Sync, U: Send, V>(
     };
     thread::scope(|scope| {
         let others = thread::available_parallelism().map_or(1, usize::from) - 1;
-        // At the limit of processes this thread does all the work.
+        // If no thread can be started, this one does all the work.
         let start = |_| Builder::new().name("reader".into()).spawn_scoped(scope, worked).ok();
         let started: Vec<_> = (0..others).filter_map(start).collect();
         let found = meanwhile();
@@ -207,7 +207,7 @@ impl StoredSample {
 
     fn times(&self, id: &str) -> Result<(usize, u32, SampleTimes), StoreError> {
         let times = match (&self.rtt, &self.from_send) {
-            // A sample without round trips, or one of version 1.
+            // Sample without round trips, or stored by schema version 1.
             (None, None) => self.sample(id)?.figures.take_times(),
             _ => self.decoded_times(id)?,
         };

@@ -42,8 +42,8 @@ pub(crate) const FIRST: &str = "
     ) STRICT;
 ";
 
-/// `vtax results list` reads short rows in a separate table, and a sample's histograms are next to its other figures as
-/// the bytes of their V2 encoding. Samples stored before this version keep theirs in `body`.
+/// `vtax results list` reads short rows in a separate table, and the histograms of a sample are next to its other
+/// figures, as the bytes of their V2 encoding. Samples stored by earlier versions have theirs in `body`.
 pub(crate) const SHORT_ROWS: &str = "
     CREATE TABLE plan (
         run TEXT PRIMARY KEY NOT NULL REFERENCES run (id),
@@ -71,12 +71,12 @@ pub(crate) const SHORT_ROWS: &str = "
 /// Label of a run.
 pub(crate) const LABELS: &str = "ALTER TABLE run ADD COLUMN label TEXT NOT NULL DEFAULT ''";
 
-/// Result of a complete run, in the few words that a list of thousands of runs has room for. To recompute them, the
-/// list would have to read all samples of all runs.
+/// Result of a complete run, short enough for a list of thousands of runs. Recomputing it would require reading all
+/// samples of all runs.
 const BRIEFS: &str = "ALTER TABLE run ADD COLUMN brief TEXT NOT NULL DEFAULT ''";
 
-/// Findings of complete runs, and the version of the analysis that computed those of a run; 0 if none has. A finding is in
-/// `body`; the other columns are what findings are searched by.
+/// Findings of complete runs, and the version of the analysis that computed those of a run; 0 if none has. A finding is
+/// in `body`; the other columns are search criteria.
 const FINDINGS: &str = "
     ALTER TABLE run ADD COLUMN analysis INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE finding (
@@ -98,17 +98,17 @@ const FINDINGS: &str = "
     CREATE INDEX finding_of_time ON finding (started);
 ";
 
-/// Table of findings of a version without any, for readers.
+/// Empty table of findings for readers of a version without one.
 const NO_FINDINGS: &str = "
     CREATE TEMP VIEW finding AS SELECT
         0 AS nth, '' AS run, '' AS started, '' AS method, '' AS row, '' AS metric, '' AS test, '' AS machine, '' AS body
         WHERE 0;
 ";
 
-/// Tables of version 4 in their current form, for readers.
+/// Tables of version 4 in the current form, for readers.
 const BRIEFS_AS_TODAY: &str = "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, 0 AS analysis FROM main.run";
 
-/// Tables of version 1 in their current form, for readers.
+/// Tables of version 1 in the current form, for readers.
 const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW plan AS SELECT id AS run, header FROM main.run;
     CREATE TEMP VIEW run AS SELECT
@@ -119,11 +119,11 @@ const FIRST_AS_TODAY: &str = "
     CREATE TEMP VIEW sample AS SELECT *, NULL AS rtt, NULL AS rtt_from_send FROM main.sample;
 ";
 
-/// Tables of version 2 in their current form, for readers.
+/// Tables of version 2 in the current form, for readers.
 const SHORT_ROWS_AS_TODAY: &str =
     "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS label, '' AS brief, 0 AS analysis FROM main.run";
 
-/// Tables of version 3 in their current form, for readers.
+/// Tables of version 3 in the current form, for readers.
 const LABELS_AS_TODAY: &str =
     "CREATE TEMP VIEW run AS SELECT main.run.rowid AS rowid, *, '' AS brief, 0 AS analysis FROM main.run";
 
@@ -137,12 +137,12 @@ pub(crate) fn connect(place: &StoreLocation) -> Result<Connection, StoreError> {
     let doing = place.doing("opening the results");
     let file = place.file();
     place.has_database()?;
-    // SQLite would create the file according to the umask. Its log gets the mode of the database. SQLite's locks belong
-    // to the process, which may have other connections: they exclude those who would remove the log in use.
+    // SQLite would create the file according to the umask. Its log gets the mode of the database. The locks of SQLite
+    // belong to the process, which may have other connections: they exclude those who would remove a log in use.
     make_private_file(&file).map_err(|source| place.io("opening the results", &file, source))?;
     let mut connection = Connection::open(&file).map_err(&doing)?;
     wait_if_busy(&mut connection, place).map_err(&doing)?;
-    // Takes effect in a new database, or when an old one is compacted. Then it can shrink without a copy.
+    // Takes effect in a new database, or when an old one is compacted. The database can then shrink without a copy.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(&doing)?;
     write_ahead(&connection, place).map_err(&doing)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(&doing)?;
@@ -158,13 +158,13 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
     }
     let mut connection = connect_as(place, access).map_err(&doing)?;
     wait_if_busy(&mut connection, place).map_err(&doing)?;
-    // The last user to close the database writes the log into it, unless that user only reads.
+    // The last user who closes the database would write the log into it; a reader must not.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(&doing)?;
-    // Sorting doesn't use a file.
+    // Sorting must not create a file.
     connection.pragma_update(None, "temp_store", "MEMORY").map_err(&doing)?;
     let version = version(&connection, place)?;
     match version {
-        // Nobody has written to it yet.
+        // Nothing has been written to it yet.
         0 => return nothing(place),
         1 => connection.execute_batch(FIRST_AS_TODAY).map_err(&doing)?,
         2 => connection.execute_batch(SHORT_ROWS_AS_TODAY).map_err(&doing)?,
@@ -182,11 +182,12 @@ pub(crate) fn connect_to_read(place: &StoreLocation, access: Access) -> Result<C
 /// "Read-Only Databases").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nobody writes and no log is left: the database alone.
+    /// No one writes, and there is no log: the database alone.
     Alone,
-    /// A process writes, or was killed: the log too, by its index. That of a killed process is rebuilt in memory.
+    /// A process writes, or was killed: the log too, with its index. The index of a killed process is rebuilt in
+    /// memory.
     WithLog,
-    /// The index of the log was lost. So nobody writes, and an index is built in memory.
+    /// The index of the log is missing, so no one writes, and an index is built in memory.
     WithoutIndex,
 }
 
@@ -219,7 +220,8 @@ fn connect_as(place: &StoreLocation, access: Access) -> rusqlite::Result<Connect
     Ok(connection)
 }
 
-/// Escapes the bytes that end a path in a URI or are not UTF-8 (<https://www.sqlite.org/uri.html>).
+/// Escapes the bytes that have a meaning in a URI, and those that aren't visible ASCII
+/// (<https://www.sqlite.org/uri.html>).
 fn escaped(path: &Path) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#');
     let escape = |byte: &u8| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02x}") };
@@ -237,7 +239,7 @@ fn wait_if_busy(connection: &mut Connection, place: &StoreLocation) -> rusqlite:
     connection.busy_handler(Some(move |attempts| wait.keeps_waiting(attempts)))
 }
 
-/// Enables the write-ahead log. This doesn't wait for other users of the file automatically
+/// Enables the write-ahead log. SQLite doesn't wait for other users of the file in this case
 /// (<https://www.sqlite.org/c3ref/busy_handler.html>), so it is retried.
 fn write_ahead(connection: &Connection, place: &StoreLocation) -> rusqlite::Result<()> {
     let (mut wait, mut attempts) = (BusyWait::new(place), 0);
@@ -259,7 +261,7 @@ pub(crate) fn migrate(connection: &mut Connection, place: &StoreLocation) -> Res
         return Ok(());
     }
     let doing = place.doing("making the tables");
-    // Checked again inside: another vtax may have been faster.
+    // Checked again inside the transaction: another vtax may have been faster.
     let step = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&doing)?;
     let from = version(&step, place)?;
     for sql in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0)) {

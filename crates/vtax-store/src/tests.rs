@@ -125,7 +125,7 @@ fn a_sample_does_not_land_twice_and_a_run_does_not_begin_twice() {
     assert_eq!(store.load("demo-1").expect("there").samples.len(), 2);
 }
 
-/// A transaction waits for the disk, so many runs are removed in one.
+/// A transaction waits for the disk, so many runs are removed together.
 #[test]
 fn many_runs_are_removed_in_a_few_transactions_and_none_if_one_is_unknown() {
     let dir = folder();
@@ -155,7 +155,7 @@ fn many_runs_are_removed_in_a_few_transactions_and_none_if_one_is_unknown() {
     assert_eq!((removed, left), (ids, vec![345, 89, 1]), "three transactions");
 }
 
-/// A run that is being written stays, and the others lose nothing.
+/// A run that is being written stays, and the remaining runs lose nothing.
 #[test]
 fn a_removed_run_leaves_nothing_behind() {
     let dir = folder();
@@ -252,7 +252,7 @@ fn resuming_continues_and_adds_up_the_time() {
     assert_eq!(left, 0, "a complete run needs no lock");
 }
 
-/// Extending a complete run, a common wish, was refused.
+/// Extending a complete run was refused, although users often want it.
 #[test]
 fn a_complete_run_goes_on_with_more_rounds() {
     let dir = folder();
@@ -363,7 +363,7 @@ fn a_plan_of_another_version_is_named_and_the_list_still_works() {
     assert_eq!(store.list().expect("lists").len(), 1);
 }
 
-/// Number of times the writer is killed, each at another moment.
+/// Number of times that the writer is killed, each time at another moment.
 const KILLS: u32 = 12;
 
 #[test]
@@ -376,8 +376,8 @@ fn a_kill_at_any_moment_loses_at_most_the_sample_in_flight() {
         let mut child = spawn_writer(dir.path(), kill);
         let out = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
         let mut landings = out.filter_map(|line| landed(&line));
-        // Every third is killed early, perhaps while it opens the store; the others after some samples and a part of
-        // the next.
+        // Every third writer is killed early, perhaps while it opens the store; the others after some samples and a
+        // part of the next one.
         let samples = if kill % 3 == 0 { 0 } else { 3 * kill as usize };
         reported.extend(landings.by_ref().take(samples));
         std::thread::sleep(Duration::from_micros(u64::from(kill) * 977 % 5_000));
@@ -393,7 +393,7 @@ fn a_kill_at_any_moment_loses_at_most_the_sample_in_flight() {
     assert!(reported.len() > KILLS as usize, "the writer got to write: {}", reported.len());
 }
 
-/// Keys of the stored samples.
+/// Checks the database after a kill, and returns the keys of the stored samples.
 fn check_after_kill(store: &Store) -> BTreeSet<(usize, u32)> {
     let check: String =
         store.connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).expect("can be checked");
@@ -405,7 +405,7 @@ fn check_after_kill(store: &Store) -> BTreeSet<(usize, u32)> {
     run.samples.iter().map(|sample| (sample.cell, sample.round)).collect()
 }
 
-/// Starts this test program again, as the writer to be killed.
+/// Starts this test program again as the writer to be killed.
 fn spawn_writer(dir: &Path, session: u32) -> Child {
     let (_, module) = module_path!().split_once("::").expect("the test program's name, then the module");
     let mut program = Command::new(std::env::current_exe().expect("a test program"));
@@ -431,13 +431,14 @@ fn writes_until_it_is_killed() {
     }
 }
 
-/// Parses a line that was written completely.
+/// Parses a line if it was written completely.
 fn landed(line: &str) -> Option<(usize, u32)> {
     let mut words = line.strip_prefix("landed ")?.split(' ');
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// The rows of a run contain arbitrary data: its plan, a sample and a failure, each up to a byte that no text has.
+/// The rows of a run contain arbitrary data: its plan, a sample and a failure, each terminated by a byte that occurs in
+/// no text.
 #[test]
 fn fuzz_stores() {
     let dir = folder();

@@ -11,7 +11,7 @@ use vtax_model::{
 
 use crate::{Store, StoreError, error::StoreLocation, findings, lock::RunLock, read_run, schema, state_of};
 
-/// Writes a run in progress. Dropped without [`RunWriter::finish`], the run counts as killed.
+/// Writer of a run in progress. If it is dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
 pub struct RunWriter {
     place: StoreLocation,
@@ -24,7 +24,7 @@ pub struct RunWriter {
 }
 
 impl Store {
-    /// Stores the plan of a new run, which is running from now on.
+    /// Stores the plan of a new run, which is then running.
     pub fn create_run(&self, header: &RunHeader) -> Result<RunWriter, StoreError> {
         let place = &self.place;
         let mut writer = RunWriter::begin(place, &header.id)?;
@@ -41,7 +41,7 @@ impl Store {
         let id = self.find(id)?;
         let mut writer = RunWriter::begin(&self.place, &id)?;
         let doing = self.place.doing("resuming a run");
-        // No other process can change the state from here on.
+        // From here on, no other process can change the state.
         let (state, seconds) = state_of(&writer.connection, &id, &doing)?
             .ok_or_else(|| StoreError::NotFound { id: id.clone(), similar: Vec::new() })?;
         if state == RunState::Complete {
@@ -59,7 +59,7 @@ impl Store {
         let mut writer = RunWriter::begin(&self.place, &id)?;
         let doing = self.place.doing("extending a run");
         let step = writer.connection.transaction().map_err(&doing)?;
-        // No other process can change the plan from here on.
+        // From here on, no other process can change the plan.
         let run = read_run(&step, &self.place, &id)?.readings()?;
         let header = match run.extended(rounds) {
             Ok(header) => header,
@@ -80,7 +80,7 @@ impl Store {
 }
 
 impl RunWriter {
-    /// A complete run has no lock file.
+    /// Releases the run unchanged. A complete run has no lock file.
     fn leave_as_it_was(self, state: RunState) -> Result<(), StoreError> {
         if state == RunState::Complete { self.lock.retire(&self.place) } else { Ok(()) }
     }
@@ -96,7 +96,7 @@ impl RunWriter {
         Ok(RunWriter { place, connection, lock, id: id.to_owned(), earlier_seconds: 0.0, begun: Instant::now() })
     }
 
-    /// Stores samples that were taken together: they are on the disk when this returns, or none of them is.
+    /// Stores samples that were taken together. When this returns, either all of them are on the disk, or none.
     pub fn samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
         let row = |sample: &Sample| {
             let mut sample = sample.clone();
@@ -121,12 +121,12 @@ impl RunWriter {
         })
     }
 
-    /// Ends this session, which took `wall_seconds`; those of earlier ones are added. A complete run gets its findings in
-    /// the same transaction.
+    /// Ends this session, which took `wall_seconds` in addition to earlier ones. The findings of a complete run are
+    /// stored in the same transaction.
     pub fn finish(self, state: RunState, wall_seconds: f64) -> Result<(), StoreError> {
         match state {
             RunState::Complete => {
-                // Nobody else writes this run, so its samples are read before the database is locked.
+                // No one else writes this run, so its samples are read before the database is locked.
                 let found = findings::computed(&self.connection, &self.place, &self.id);
                 let doing = self.place.doing("keeping the findings of a run");
                 let step = self.connection.unchecked_transaction().map_err(&doing)?;
@@ -139,7 +139,8 @@ impl RunWriter {
         }
     }
 
-    /// Inserts rows, replacing earlier failures, with the time spent in the same transaction: vtax may be killed next.
+    /// Inserts rows, replacing earlier failures. The time spent is stored in the same transaction, because vtax may be
+    /// killed next.
     fn insert(
         &mut self,
         rows: &[NewRow],

@@ -1,8 +1,8 @@
 //! Connections, limited in number and in time to send a request.
 //!
-//! Anyone who can reach 127.0.0.1 can connect, so a place is not protected before the key has been shown. If all are
-//! taken, the next connection replaces one that hasn't shown the key: the oldest of the user who has most of them. A
-//! client with a wrong key is refused and disconnected (`guard`).
+//! Anyone who can reach 127.0.0.1 can connect, so a connection is protected only once it has shown the key. If all
+//! places are taken, the next connection replaces one that hasn't shown the key: the oldest of the user with the most
+//! of them. A client with a wrong key is refused and disconnected (`guard`).
 
 use std::{
     collections::BTreeMap,
@@ -49,14 +49,14 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) -> Result<(), U
             sleep(PAUSE).await;
             continue;
         };
-        // All places may be taken by clients with the key. Then this connection ends here.
+        // All places may be taken by clients with the key. This connection is then closed here.
         if let Some(place) = places.take(user(&stream)) {
             tokio::spawn(answer(stream, Arc::new(place), router.clone()));
         }
     }
 }
 
-/// Responds until the client or its time is at an end, or until another connection gets its place.
+/// Serves a connection until the client closes it, its time is up, or another connection takes its place.
 async fn answer(stream: TcpStream, place: Arc<ConnectionPlace>, router: Router) {
     let (router, asking) = (TowerToHyperService::new(router), Arc::clone(&place));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -73,7 +73,7 @@ async fn answer(stream: TcpStream, place: Arc<ConnectionPlace>, router: Router) 
     }
 }
 
-/// Returns the user of the program at the other end, if the kernel knows it.
+/// Returns the user of the program at the other end, if the kernel reports it.
 fn user(stream: &TcpStream) -> Option<UserId> {
     let (SocketAddr::V4(own), SocketAddr::V4(peer)) = (stream.local_addr().ok()?, stream.peer_addr().ok()?) else {
         return None;
@@ -81,7 +81,7 @@ fn user(stream: &TcpStream) -> Option<UserId> {
     owner_of_peer(own, peer).ok()?
 }
 
-/// All connections, in the order of their arrival.
+/// All connections, in order of arrival.
 #[derive(Clone, Default)]
 struct Places(Arc<Mutex<Taken>>);
 
@@ -98,7 +98,7 @@ struct Seat {
     lost: Notify,
 }
 
-/// Place of one connection, which is free again when this is dropped.
+/// Place of one connection, which is released on drop.
 pub(crate) struct ConnectionPlace {
     all: Places,
     number: u64,
@@ -123,7 +123,7 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `None` if all are taken by connections that have shown the key.
+    /// Takes a place for a connection. Returns `None` if all are taken by connections that have shown the key.
     fn take(&self, user: Option<UserId>) -> Option<ConnectionPlace> {
         let mut taken = self.locked();
         if taken.seats.len() >= CONNECTIONS {
@@ -138,7 +138,7 @@ impl Places {
 }
 
 impl Taken {
-    /// Returns the oldest connection without the key, of the user who has most of these.
+    /// Returns the oldest connection that hasn't shown the key, of the user with the most of these.
     fn least_worth(&self) -> Option<u64> {
         let mut of_users: BTreeMap<Option<u32>, Vec<u64>> = BTreeMap::new();
         let strangers = self.seats.iter().filter(|(_, seat)| !seat.trusted.load(Ordering::Relaxed));

@@ -11,10 +11,11 @@ use axum::{
 
 use super::{connections::ConnectionPlace, key::AccessKey, pages::Service};
 
-/// A page of another site can point its name to 127.0.0.1. Its requests then name that site.
+/// Permitted host names. Another site can let its name resolve to 127.0.0.1, but its requests then contain that name.
 const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// The policy of scripts and styles is in each page, which knows its script.
+/// Headers of every response. The policy for scripts and styles is in each page, because it depends on the page's
+/// script.
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::CONTENT_SECURITY_POLICY, "base-uri 'none'; frame-ancestors 'none'"),
@@ -27,7 +28,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let mut response = match refusal(&service.key, &request) {
-        // A refused client is disconnected, and takes no place of others.
+        // A refused client is disconnected, so it doesn't occupy a place.
         Some(text) => (StatusCode::FORBIDDEN, [(header::CONNECTION, "close")], text).into_response(),
         None => {
             request.extensions().get::<Arc<ConnectionPlace>>().inspect(|place| place.trust());
@@ -42,7 +43,7 @@ pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request,
 
 fn refusal(key: &AccessKey, request: &Request) -> Option<&'static str> {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    // The port may be another one: that of a tunnel.
+    // The port may differ from ours, e.g. that of a tunnel.
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     let name = name.map_or(host, |(name, _)| name);
     if !HOSTS.contains(&name) {

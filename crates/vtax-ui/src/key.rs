@@ -1,4 +1,4 @@
-//! Access key of a `vtax ui`, without which nothing is shown.
+//! Access key of a `vtax ui`, without which no page is shown.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(crate) struct AccessKey(String);
 impl AccessKey {
     pub(crate) fn random() -> io::Result<AccessKey> {
         let mut bits = [0; 16];
-        // So few bytes are read completely or not at all.
+        // So few random bytes are read completely or not at all.
         getrandom(&mut bits, GetRandomFlags::empty())?;
         Ok(AccessKey(bits.iter().map(|byte| format!("{byte:02x}")).collect()))
     }

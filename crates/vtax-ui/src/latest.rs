@@ -11,17 +11,17 @@ use vtax_store::{Condition, RunSummary, Store};
 
 /// Number of results whose figure is shown.
 const SHOWN: usize = 3;
-/// Maximum number of samples of a result whose figure is drawn here: all of them are read for it.
+/// Maximum number of samples of a result whose figure is drawn here: drawing reads all of them.
 const SAMPLES_MOST: u32 = 20_000;
-/// Number of figures that are kept.
+/// Maximum number of cached figures.
 const KEPT: usize = 16;
 
-/// Figures that were drawn, by the IDs of their runs. A complete run doesn't change.
+/// Cache of drawn figures by run ID. A complete run doesn't change.
 #[derive(Debug, Default)]
 pub(crate) struct DrawnFigures(Mutex<BTreeMap<String, Arc<str>>>);
 
 impl DrawnFigures {
-    /// Returns the figure of a run, empty if it has none or can't be read.
+    /// Returns the figure of a run; empty if it has none or can't be read.
     fn of(&self, state_dir: &Path, run: &RunSummary) -> Arc<str> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(figure) = known().get(&run.id) {
@@ -39,7 +39,8 @@ impl DrawnFigures {
     }
 }
 
-/// Returns the runs in progress and the latest complete ones, each with its result. `base` begins the paths of all pages.
+/// Returns the sections of runs in progress and of the latest complete ones with their results. `base` is the prefix of
+/// all paths.
 pub(crate) fn sections(figures: &DrawnFigures, state_dir: &Path, base: &str, all: &[RunSummary]) -> String {
     let running: String = all.iter().filter(|run| run.state == Condition::Running).map(|run| item(base, run)).collect();
     let running = match running.is_empty() {
@@ -74,7 +75,7 @@ fn card(base: &str, run: &RunSummary, figure: &str) -> String {
     )
 }
 
-/// Returns the date and the minute of a time in RFC 3339.
+/// Returns date and minute of a time in RFC 3339.
 fn minute(time: &str) -> String {
     format!("{} UTC", time.get(..16).unwrap_or(time).replace('T', " "))
 }

@@ -1,7 +1,7 @@
 //! `vtax ui`: the results of one store in a browser on this machine.
 //!
 //! It listens on 127.0.0.1 only, and responds only to clients with the key in the address that it prints. It is
-//! read-only. A run in progress is followed by what is stored, so any vtax may measure.
+//! read-only. A run in progress is followed through the store, so any vtax process may measure it.
 //!
 //! The key is in the path and not in a cookie: a browser sends the cookies of 127.0.0.1 to every port, hence also to
 //! programs of other users of this machine.
@@ -29,14 +29,14 @@ use std::{
 
 use key::AccessKey;
 
-/// Error that prevents the pages from being served.
+/// Reason why the pages cannot be served.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum UiError {
     /// Another program uses the port.
     #[error("port {0} of 127.0.0.1 is in use by another program: choose another one, or 0 for any free port")]
     #[diagnostic(code("port-taken"))]
     Taken(u16),
-    /// The kernel refuses another operation.
+    /// Another operation was refused by the kernel.
     #[error("cannot serve results on 127.0.0.1: {0}")]
     #[diagnostic(code("kernel"))]
     Kernel(#[from] io::Error),
@@ -53,8 +53,8 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Binds the port, or with 0 any free one. Requests are not answered before [`Ui::serve`]. `program` is vtax, which lists
-    /// the domains, labs and changed settings of this machine.
+    /// Binds the port; 0 is any free one. Requests are not answered before [`Ui::serve`]. `program` is the vtax binary,
+    /// which lists the domains, labs and changed settings of this machine.
     pub fn bind(state_dir: PathBuf, program: PathBuf, port: u16) -> Result<Ui, UiError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => UiError::Taken(port),
@@ -70,7 +70,7 @@ impl Ui {
         format!("http://{}{}/", self.address, self.key.base())
     }
 
-    /// Serves requests until this program ends.
+    /// Serves requests until this process ends.
     pub fn serve(self) -> Result<(), UiError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

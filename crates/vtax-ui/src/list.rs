@@ -126,7 +126,7 @@ fn row(base: &str, run: &RunSummary) -> String {
     )
 }
 
-/// Links to the previous and next page.
+/// Returns links to the previous and the next page.
 fn turn(base: &str, filter: &Filter<'_>, number: usize, pages: usize) -> String {
     let link = |to: usize, text: &str| {
         let fields = query(&[("words", filter.words), ("state", filter.state), ("page", &to.to_string())]);

@@ -1,7 +1,7 @@
 //! Run in progress: a page that updates as samples are stored. Without scripts the browser reloads it periodically.
 //!
-//! The machine is measuring, so a watcher looks at the store once per second, and computes less often the longer it
-//! takes.
+//! The machine is measuring, so a watcher checks the store only once per second, and updates the page less often the
+//! longer an update takes.
 
 use std::{
     convert::Infallible,
@@ -34,9 +34,9 @@ use super::pages::{NoPage, Service};
 
 /// Maximum number of concurrent watchers.
 pub(crate) const WATCHERS: usize = 8;
-/// Time between two looks at the store.
+/// Interval at which the store is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Divisor of the share of the time spent on computing for a watcher,
+/// Divisor of the time share that a watcher may use for computation,
 const SHARE: u32 = 50;
 /// but a watcher doesn't wait longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ const RELOAD: u32 = 5;
 const SCRIPT: PageScript<'_> =
     PageScript { text: include_str!("live.js"), hash: include_str!(concat!(env!("OUT_DIR"), "/live.js.sha256")) };
 
-/// Page of a run in progress.
+/// Returns the page of a run in progress.
 pub(crate) fn page(service: &Service, run: &RunSummary) -> Result<String, NoPage> {
     let mut follower = RunFollower::new(service.state_dir.clone(), run.id.clone());
     let mut live = LiveRun::default();
@@ -65,12 +65,12 @@ pub(crate) fn page(service: &Service, run: &RunSummary) -> Result<String, NoPage
     )))
 }
 
-/// Dynamic part of the page.
+/// Returns the dynamic part of the page.
 fn fragment(live: &LiveRun) -> String {
     live.run().map_or(String::new(), |run| article("run", &under_way(run, &live.progress())))
 }
 
-/// Processes new events. Returns `None` if there are none, otherwise whether the run has ended.
+/// Processes new events. Returns `None` if there are none, otherwise `true` if the run has ended.
 fn catch_up(follower: &mut RunFollower, live: &mut LiveRun) -> Result<Option<bool>, StoreError> {
     let events = follower.events()?;
     events.iter().for_each(|event| live.take(event));
@@ -93,7 +93,7 @@ pub(crate) async fn events(State(service): State<Arc<Service>>, Path((id,)): Pat
     Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// Sends changes until the run has ended, or nobody is watching.
+/// Sends changes until the run has ended or the watcher has disconnected.
 fn watch(mut follower: RunFollower, sender: &Sender<Result<Event, Infallible>>) -> Result<(), StoreError> {
     let mut live = LiveRun::default();
     while !sender.is_closed() {

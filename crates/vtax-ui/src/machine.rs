@@ -12,13 +12,13 @@ use std::{
 use vtax_report::html::escaped;
 use vtax_sys::{deadline::output_within, inherit::die_with_parent};
 
-/// Time after which a command that lists something is abandoned, e.g. because a disk hangs.
+/// Time limit of a command that lists something; it may hang, e.g. because of a disk.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a list in characters.
 const LONGEST: usize = 20_000;
 
-/// A list on the start page, printed by a command of vtax in a separate process: entering a namespace would affect this
-/// whole process.
+/// List on the start page, printed by a vtax command in a separate process, because entering a namespace would affect
+/// this whole process.
 struct MachineList {
     title: &'static str,
     arguments: [&'static str; 2],
@@ -30,8 +30,8 @@ const LISTS: [MachineList; 3] = [
     MachineList { title: "Changed settings", arguments: ["tune", "status"] },
 ];
 
-/// Returns a section for each list. `program` is vtax. The commands run at the same time, so that several that hang delay the
-/// page once.
+/// Returns a section for each list. `program` is the vtax binary. The commands run concurrently, so several that hang
+/// delay the page only once.
 pub(crate) fn sections(program: &Path, state_dir: &Path) -> String {
     thread::scope(|scope| {
         let started = LISTS.each_ref().map(|list| {
@@ -40,7 +40,7 @@ pub(crate) fn sections(program: &Path, state_dir: &Path) -> String {
         });
         let text = |(list, thread): (&MachineList, io::Result<ScopedJoinHandle<'_, String>>)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            // Without a thread, the list is waited for here.
+            // Without a thread, the command runs here.
             Err(_) => section(list, program, state_dir),
         };
         started.map(text).concat()
@@ -56,7 +56,7 @@ fn section(list: &MachineList, program: &Path, state_dir: &Path) -> String {
     )
 }
 
-/// Returns what the command prints, or why it prints nothing.
+/// Returns the output of the command, or the reason why there is none.
 fn listed(arguments: &[&str], program: &Path, state_dir: &Path) -> String {
     let mut command = Command::new(program);
     command.args(arguments).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");

@@ -1,4 +1,4 @@
-//! Pages, and error messages shown instead of one.
+//! Pages, and error messages shown instead of them.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -20,18 +20,18 @@ use vtax_store::{Condition, RunSummary, Store, StoreError};
 
 use super::{chosen::Chosen, guard::guard, key::AccessKey, latest::DrawnFigures, list, live};
 
-/// Number of pages drawn concurrently. Charts use a CPU for a second or two.
+/// Number of pages drawn concurrently. Charts occupy a CPU for a second or two.
 pub(crate) const DRAWN_TOGETHER: usize = 2;
 /// Maximum number of results on one page.
 const OPENED_TOGETHER: usize = 8;
-/// Maximum number of samples of the results on one page, in total: all of them are read.
+/// Maximum number of samples of the results on one page, in total: drawing reads all of them.
 const SAMPLES_TOGETHER: u64 = 250_000;
 
 /// State that every page needs.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) state_dir: PathBuf,
-    /// The program vtax.
+    /// The vtax binary.
     pub(crate) program: PathBuf,
     pub(crate) key: AccessKey,
     pub(crate) figures: DrawnFigures,
@@ -94,8 +94,8 @@ impl From<StoreError> for NoPage {
 }
 
 impl Service {
-    /// Draws a page where it delays no other response. A client that leaves doesn't end the drawing of its page, which keeps
-    /// its turn, so that no client has more pages drawn at the same time.
+    /// Draws a page without delaying other responses. If the client disconnects, drawing continues and keeps its slot,
+    /// so that no more than `DRAWN_TOGETHER` pages are ever drawn at the same time.
     async fn draw(
         self: Arc<Service>,
         draw: impl FnOnce(&Service) -> Result<String, NoPage> + Send + 'static,
@@ -113,7 +113,7 @@ impl Service {
         drawn.map_or_else(|none| none.drawn(&self), |page| Html(page).into_response())
     }
 
-    /// Links at the top of every page.
+    /// Returns the links at the top of every page.
     pub(crate) fn links(&self) -> Vec<PageLink> {
         vec![PageLink { text: "Start page".into(), target: format!("{}/", self.key.base()) }]
     }
@@ -148,7 +148,7 @@ async fn so_far(State(service): State<Arc<Service>>, Path((id,)): Path<(String,)
     service.draw(move |service| service.report(&[id])).await
 }
 
-/// Several results on one page, oldest first: the others are compared with it.
+/// Shows several results on one page, oldest first: the others are compared with it.
 async fn open(State(service): State<Arc<Service>>, RawQuery(query): RawQuery) -> Response {
     service
         .draw(move |service| {

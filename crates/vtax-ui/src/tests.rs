@@ -18,10 +18,10 @@ use vtax_synthetic::{header, sample};
 
 use super::Ui;
 
-/// Far longer than any of these responses takes.
+/// Timeout far beyond the time that any of these responses takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Pages about a store with one complete run.
+/// Server of pages about a store with one complete run.
 struct Served {
     dir: tempfile::TempDir,
     at: SocketAddr,
@@ -47,7 +47,7 @@ impl Served {
         Served::by("/bin/echo".into(), dir)
     }
 
-    /// With this program in place of vtax.
+    /// Serves with this program in place of vtax.
     fn by(program: PathBuf, dir: tempfile::TempDir) -> Served {
         let ui = Ui::bind(dir.path().to_owned(), program, 0).expect("a port");
         let (at, base) = (ui.address, ui.key.base());
@@ -182,7 +182,7 @@ fn a_broken_store_is_reported() {
     assert!(answer.contains("results.db") && answer.contains("vtax explain"), "{answer}");
 }
 
-/// `echo` prints the words of the commands.
+/// `echo` stands for vtax, and prints the arguments of the commands.
 #[test]
 fn the_start_page_lists_what_commands_print() {
     let page = Served::new().page("/");
@@ -191,7 +191,7 @@ fn the_start_page_lists_what_commands_print() {
     }
 }
 
-/// A command that hangs or is missing leaves the rest of the page as it is.
+/// A command that hangs or is missing doesn't affect the rest of the page.
 #[test]
 fn a_command_that_cannot_run_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -199,8 +199,8 @@ fn a_command_that_cannot_run_is_reported() {
     assert!(status(&page) == "200" && page.contains("No such file"), "{page}");
 }
 
-/// Writes a script, and returns its path. It isn't copied by `fs::copy`: a child that another test starts in the meantime would
-/// inherit the descriptor that is open for writing (ETXTBSY, execve(2)).
+/// Writes a script, and returns its path. `fs::copy` isn't used: a child that another test starts at the same time
+/// would inherit the descriptor that is open for writing (ETXTBSY, execve(2)).
 fn script(dir: &Path, text: &str) -> PathBuf {
     let [source, program] = ["source", "program"].map(|name| dir.join(name));
     std::fs::write(&source, format!("#!/bin/sh\n{text}\n")).expect("written");
@@ -209,7 +209,7 @@ fn script(dir: &Path, text: &str) -> PathBuf {
     program
 }
 
-/// Each client left its turn to the next one, while its own page was still drawn: ten pages at the same time.
+/// Each client released its slot while its page was still being drawn, so ten pages were drawn at the same time.
 #[test]
 fn clients_that_leave_have_no_more_pages_drawn_at_the_same_time() {
     const COMMANDS: usize = 3;
@@ -239,7 +239,7 @@ fn clients_that_leave_have_no_more_pages_drawn_at_the_same_time() {
     assert!(most <= COMMANDS * super::pages::DRAWN_TOGETHER, "{most} commands at the same time");
 }
 
-/// The commands share one deadline, and take no longer together than the longest.
+/// The commands share one deadline, so together they take no longer than the slowest.
 #[test]
 fn commands_that_hang_delay_the_page_once() {
     let dir = tempfile::tempdir().expect("a folder");

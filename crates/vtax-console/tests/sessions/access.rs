@@ -13,7 +13,7 @@ use super::rig::{Client, Rig, free_port, until};
 
 const SOMEBODY: u32 = 12345;
 
-/// Returns what a user reads at a port, until the session ends.
+/// Returns the text that a user receives at a port until the session ends.
 fn read_as(user: u32, port: u16) -> String {
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf '~.' >&3; cat <&3");
     let mut bash = Command::new("bash");

@@ -26,7 +26,7 @@ fn said(seed: u64) -> Vec<u8> {
     said
 }
 
-/// Fails if the guest is stalled.
+/// Writes as a guest. Fails if the guest is stalled.
 fn say(mut guest: UnixStream, said: &[u8]) {
     guest.set_write_timeout(Some(PATIENCE)).expect("a socket");
     guest.write_all(said).expect("the guest isn't stalled");
@@ -45,7 +45,7 @@ fn read(mut stream: &TcpStream) -> Vec<u8> {
 
 #[test]
 fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
-    // A busy machine may give a reading thread no time for a while.
+    // A busy machine may delay a reading thread for a while.
     let bounds = Bounds { patience: Duration::from_secs(10), ..Bounds::default() };
     let (rig, port) = Rig::of(bounds, "mars", &["mars"]);
     let mars = rig.guest("mars");
@@ -61,7 +61,7 @@ fn a_reader_who_stops_stalls_neither_the_guest_nor_the_others() {
             assert!(read.ends_with(&said), "a session that reads gets each byte");
         }
     });
-    // The stalled one got the first part of the output, and the line shows how much is missing.
+    // The stalled session got the first part of the output, and this message states how much is missing.
     let got = stalled.reads("bytes of console output were lost here");
     let lost: usize = got.rsplit("[vtax: ").next().and_then(|text| text.trim().parse().ok()).expect("a number");
     let end = got.rfind("\r\n[vtax: ").expect("the line");
@@ -125,8 +125,8 @@ fn keys_come_to_a_guest_that_never_pauses() {
     });
 }
 
-/// The crate's own tests read ten million such bytes. Here they arrive over sockets, from clients that are disconnected
-/// for nonsense, and from clients that read nothing.
+/// The crate's unit tests parse ten million such bytes. Here they arrive over sockets, from clients that are
+/// disconnected for invalid input, and from clients that read nothing.
 #[test]
 fn hostile_clients_leave_a_server_that_answers() {
     let (rig, port) = Rig::of(Bounds::default(), "planets", &["jupiter", "pluto"]);
@@ -140,7 +140,7 @@ fn hostile_clients_leave_a_server_that_answers() {
         stream.set_write_timeout(Some(Duration::from_millis(50))).expect("a socket");
         let _ = stream.write_all(b"npluto\r\n");
         random.fill_bytes(&mut bytes);
-        // A few commands that request a response each, and whose responses nobody reads.
+        // Every second client sends commands that each request a response, which it never reads.
         if number % 2 == 0 {
             bytes.chunks_exact_mut(3).for_each(|three| three.copy_from_slice(&[255, 253, three[2]]));
         }

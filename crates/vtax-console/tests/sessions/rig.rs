@@ -21,7 +21,7 @@ use vtax_console::{
 };
 use vtax_model::{foreign::ForeignText, topology::Name};
 
-/// Far more than anything takes here, for busy machines.
+/// Timeout far beyond the time that anything takes here, even on busy machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn name(text: &str) -> Name {
@@ -100,7 +100,7 @@ impl Rig {
         self.folder.path().join(file)
     }
 
-    /// A domain's number is that of its first letter, so that it doesn't depend on the others.
+    /// Returns a group. A domain's number is that of its first letter, so that it doesn't depend on the others.
     pub(crate) fn group(&self, group: &str, port: u16, domains: &[&str]) -> ConsoleGroup {
         let console = |domain: &&str| Console {
             id: ConsoleId(u32::from(domain.as_bytes()[0])),
@@ -145,7 +145,7 @@ impl Guest {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// Reads exactly these keys.
+    /// Reads the keys, which must be exactly these.
     pub(crate) fn hears(&mut self, keys: &[u8]) {
         let mut read = vec![0; keys.len()];
         self.stream.read_exact(&mut read).expect("keys come");
@@ -204,7 +204,7 @@ impl Client {
         std::mem::take(&mut self.unread)
     }
 
-    /// Returns what was read but isn't part of an awaited text.
+    /// Returns the text that was read but isn't part of an awaited one.
     pub(crate) fn unread(&self) -> &str {
         &self.unread
     }
@@ -223,7 +223,7 @@ impl Client {
     }
 }
 
-/// All telnet commands here have three bytes, and arrive as a whole, as doubled bytes do.
+/// Separates text from telnet commands. All commands here have three bytes and arrive as a whole, as do doubled bytes.
 fn show(bytes: &[u8], shown: &mut String) {
     let mut rest = bytes;
     while let Some(byte) = rest.first() {

@@ -8,7 +8,7 @@ const READ_ONLY: &str = "You do not have write access";
 const INHERITED: &str = "you now have write access";
 const QUESTION: &str = "Would you like to continue? [y/n] ";
 
-/// Console with this many clients, connected one after another.
+/// Starts a console with this many clients, connected one after another.
 fn sessions(count: usize) -> (Rig, Guest, Vec<Client>) {
     let (rig, port) = Rig::of(Bounds::default(), "mars", &["mars"]);
     let mars = rig.guest("mars");

@@ -1,8 +1,8 @@
-//! fio's bins of response times as our histogram.
+//! Conversion of fio's latency bins to our histogram.
 //!
-//! fio has 64 bins for each doubling of the time (`FIO_IO_U_PLAT_BITS` of its `stat.h`) and names each by its middle, which
-//! is within 1/128 of every time in it. Ours has 1,024 counters for each doubling. So all times of a bin come to one
-//! counter of ours, and percentiles are as coarse as fio's: see [`IoReport::RESOLUTION`](vtax_model::disk::IoReport).
+//! fio has 64 bins for each doubling of the time (`FIO_IO_U_PLAT_BITS` of its `stat.h`), and names each by its middle,
+//! which is within 1/128 of every time in it. Our histogram has 1,024 counters for each doubling. So all times of a bin
+//! go to one counter, and percentiles are as coarse as fio's: see [`IoReport::RESOLUTION`](vtax_model::disk::IoReport).
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use vtax_stats::histogram::Histogram;
 
 /// Number of fio's bins: 29 doublings, to 17 s.
 const BINS_MOST: usize = 29 * 64;
-/// The counts of a histogram add up to no more, so that sums don't overflow.
+/// Maximum sum of all counts, so that sums don't overflow.
 const COUNT_MOST: u64 = 1 << 40;
 
-/// The histogram, or what is wrong with the bins.
+/// Returns the histogram, or the fault of the bins.
 pub(super) fn histogram(bins: &BTreeMap<u64, u64>) -> Result<Histogram, &'static str> {
     if bins.len() > BINS_MOST {
         return Err("more latency bins than fio has");
@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// fio's own bins: the least and the largest time in the bin of a time, and its name.
+    /// Returns fio's bin of a time: its lowest and its highest time, and its name.
     fn bin(ns: u64) -> (u64, u64, u64) {
         if ns < 128 {
             return (ns, ns, ns);

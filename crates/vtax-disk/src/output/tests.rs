@@ -2,7 +2,8 @@ use vtax_fuzz::fuzz;
 
 use super::*;
 
-/// fio 3.33: two jobs with two in flight each, 60 % reads of 8 KiB for a second on a file of ext4 on virtio-blk.
+/// Output of fio 3.33: two jobs with two in flight each, 60 % reads of 8 KiB for a second, on a file of ext4 on
+/// virtio-blk.
 const MIXED: &str = include_str!("fixtures/mixed.json");
 /// Standard error output on a checksum mismatch.
 const WRONG: &str = "verify: bad magic header 0, wanted acca at file /data/disk offset 1048576, length 4096\n\n\
@@ -21,7 +22,7 @@ fn totals_over_the_measured_time_are_taken_and_not_fios_means() {
     assert!((read.rate() - 98_320_367.0).abs() < 1.0, "{}", read.rate());
     // fio's total_ios is 7,922.
     assert_eq!((write.ios, write.bytes, write.mean_ns), (7_924, 7_924 * 8192, 319_783.798_587));
-    // The mean of the bins' middles is near that of the times.
+    // The mean of the bins' middles is close to that of the times.
     for part in [read, write] {
         let off = (part.times.mean_ns() / part.mean_ns - 1.0).abs();
         assert!(off < IoReport::RESOLUTION, "{off}");
@@ -31,7 +32,7 @@ fn totals_over_the_measured_time_are_taken_and_not_fios_means() {
     assert_eq!((both.ios, both.bytes, both.seconds), (19_938, 163_332_096, 1.001));
 }
 
-/// fio's own percentiles are of the same bins.
+/// fio computes its own percentiles from the same bins.
 #[test]
 fn percentiles_are_those_that_fio_prints() {
     let document: serde_json::Value = serde_json::from_str(MIXED).expect("JSON");
@@ -52,7 +53,7 @@ fn messages_before_the_json_are_not_part_of_it() {
     assert_eq!(parsed(&with), parsed(MIXED));
 }
 
-/// fio has a line for each wrong block.
+/// fio prints a line for each wrong block.
 #[test]
 fn the_first_of_many_lines_are_reported_completely() {
     let line = "verify: bad header offset 749568, wanted 61440 at file /dev/nullb0 offset 61440";
@@ -93,7 +94,7 @@ fn invalid_output_is_an_error() {
 
 #[test]
 fn fuzz_fio_outputs() {
-    // Without the bins of most times, so that changes hit other places too.
+    // Most bins are omitted, so that changes hit other places too.
     let short = MIXED.replace("\"iodepth_level\"", "\"left\"");
     fuzz("fio-outputs", &[short], |bytes| {
         let report = read(bytes, b"").ok()?;

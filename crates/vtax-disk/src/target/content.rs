@@ -1,6 +1,6 @@
 //! Detection of existing content on a disk.
 //!
-//! Any byte that is not zero is content: the table only gives names to what is found often.
+//! Any byte that isn't zero counts as content; the table only provides names for common contents.
 
 use std::{
     fs::File,
@@ -9,13 +9,13 @@ use std::{
     path::Path,
 };
 
-/// Bytes read at the beginning and at the end. Every file system and volume manager has something there.
+/// Bytes read at the beginning and at the end, where every file system and volume manager stores something.
 const EDGE: u64 = 1 << 20;
-/// Number of places in between to examine, and how much at each.
+/// Number of samples in between, and the length of each.
 const SAMPLES: u64 = 64;
 const PIECE: u64 = 4096;
 
-/// Offset of a content type's magic number (file(1)).
+/// Magic numbers of contents, with their offsets (file(1)).
 const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0x200, b"EFI PART", "a partition table (GPT)"),
     (0x1000, b"EFI PART", "a partition table (GPT)"),
@@ -39,11 +39,11 @@ const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0, b"bluestore block device", "a Ceph store"),
     (0, b"QFI\xfb", "a disk image (qcow2)"),
     (0x1018, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca", "a cache (bcache)"),
-    // The table of partitions of a PC is last, since file systems that boot have its mark, too.
+    // The MBR is last, since bootable file systems have its signature too.
     (0x1fe, b"\x55\xaa", "a partition table or boot record (MBR)"),
 ];
 
-/// Content found on it; none if there is none, or no such file.
+/// Returns the content found; `None` if there is none, or no such file.
 pub(super) fn look(path: &Path) -> io::Result<Option<String>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -65,11 +65,11 @@ fn named(first: &[u8]) -> Option<&'static str> {
     SIGNATURES.iter().find(is).map(|(.., name)| *name)
 }
 
-/// Data at the end or in between.
+/// Searches for data at the end and in between.
 fn anywhere(file: &File, length: u64) -> io::Result<Option<String>> {
     let end = (length.saturating_sub(EDGE), EDGE.min(length));
     let room = length.saturating_sub(PIECE);
-    // 128 bits, since a device may have more than 2^58 bytes.
+    // 128 bits, since the product exceeds 64 bits if a device has more than 2^58 bytes.
     let between = |number: u64| (u128::from(room) * u128::from(number) / u128::from(SAMPLES)) as u64;
     let between = (0..SAMPLES).map(|number| (between(number), PIECE.min(length)));
     for (at, size) in std::iter::once(end).chain(between) {

@@ -12,7 +12,7 @@ use vtax_sys::block::{BlockDirectory, BlockUse, DeviceNumber, KernelFiles, claim
 
 use super::TargetError;
 
-/// The unit of `size` in sysfs, whatever the device's own is.
+/// Unit of `size` in sysfs, whatever the device's sector size.
 const SECTOR: u64 = 512;
 
 pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result<(), TargetError> {
@@ -27,7 +27,8 @@ pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result
     check_size(path, &device, test)
 }
 
-/// Takes it, so that nothing in the kernel and no other program that asks can take it in the meantime.
+/// Claims the device, so that neither the kernel nor another program that opens it exclusively can use it in the
+/// meantime.
 pub(super) fn hold(path: &Path) -> Result<File, TargetError> {
     let claimed = claim(path).map_err(TargetError::unusable(path))?;
     claimed.ok_or_else(|| TargetError::Busy { path: path.to_owned() })

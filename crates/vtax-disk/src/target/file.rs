@@ -1,4 +1,4 @@
-//! Checks that a file may be written, fits on its file system, and can be read past the page cache.
+//! Checks that a file may be written, fits on its file system, and supports O_DIRECT if the test uses it.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use vtax_sys::block::KernelFiles;
 
 use crate::path::mount_of;
 
-/// The unit of `st_blocks` (stat(2)).
+/// Unit of `st_blocks` (stat(2)).
 const ALLOCATED: u64 = 512;
 
 pub(super) fn check(path: &Path, files: &KernelFiles, test: &DiskTest) -> Result<(), TargetError> {
@@ -44,7 +44,7 @@ fn check_use(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
     }
 }
 
-/// Opens the file, or one without a name in its directory, as the test will.
+/// Opens the file, or an unnamed one in its directory, in the same way as the test.
 fn check_direct(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
     match open_direct(path) {
         Ok(_) => Ok(()),
@@ -53,7 +53,7 @@ fn check_direct(path: &Path, files: &KernelFiles) -> Result<(), TargetError> {
             let filesystem = mount.map(|mount| mount.filesystem).unwrap_or_default().into();
             Err(TargetError::NoDirect { path: path.to_owned(), filesystem })
         }
-        // Some file systems have no files without names. fio then reports it.
+        // Some file systems don't support unnamed files. fio then reports the fault.
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),
         Err(error) => Err(TargetError::unusable(path)(error)),
     }
@@ -72,7 +72,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Checks that all files together have room on each file system.
+/// Checks that all files together have room on their file systems.
 pub(super) fn check_room(targets: &[DiskTarget], test: &DiskTest) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     for DiskTarget { path, .. } in targets.iter().filter(|target| !target.is_device) {

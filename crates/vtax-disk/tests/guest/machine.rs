@@ -1,4 +1,4 @@
-//! A guest with fio and with disks.
+//! Guest with fio and disks.
 
 use std::{
     fs::{self, File, Permissions},
@@ -30,14 +30,14 @@ use vtax_wire::{link::AgentLink, protocol::Ran};
 
 use super::{agent::agent, lent, monitor::RawMonitor};
 
-/// A guest under TCG on a machine that is busy with other tests.
+/// Timeout for a guest under TCG on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(600);
 const END: Duration = Duration::from_secs(30);
 
-/// The file that each attached disk has.
+/// File that each attached disk uses.
 const SHARED: &str = "shared.img";
 
-/// Guests that measure have the machine to themselves, one after another.
+/// Lock of guests that measure, so that they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) struct Machine {
@@ -53,18 +53,18 @@ impl Machine {
         Machine::start_with(|_| QemuProgram::find().expect("QEMU"), Vec::new())
     }
 
-    /// Starts a machine with the same file of the host attached once in each of these ways, and several processors.
+    /// Starts a guest with the same file of the host attached once in each of these ways, and with several processors.
     pub(crate) fn start_attached(ways: &[DiskAttach]) -> Machine {
         Machine::start_with(|_| QemuProgram::find().expect("QEMU"), ways.to_vec())
     }
 
-    /// Starts a machine whose clock counts instructions, a nanosecond each: its measurements depend neither on this
-    /// machine's other work, nor on the speed of translation.
+    /// Starts a guest whose clock counts instructions, one nanosecond each: its measurements depend neither on the
+    /// machine's other work nor on the speed of translation.
     pub(crate) fn start_counted() -> Machine {
         let counted = |folder: &Path| {
             let found = QemuProgram::find().expect("QEMU");
             let path = folder.join("qemu");
-            // Such a clock has one thread only.
+            // Such a clock supports only one thread.
             let script = format!(
                 "#!/bin/sh\nfor word do shift; case $word in tcg,thread=multi) word=tcg,thread=single;; esac; \
                  set -- \"$@\" \"$word\"; done\nexec {} \"$@\" -icount shift=0,sleep=off\n",
@@ -81,7 +81,7 @@ impl Machine {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::Builder::new().prefix("vtax-disk").tempdir_in("/var/tmp").expect("a folder");
         fs::create_dir(folder.path().join("guest")).expect("ours");
-        // QEMU's user opens the files of its disks.
+        // QEMU runs as a separate user, who opens the files of its disks.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
         let launch = launch(folder.path(), qemu(folder.path()), &ways);
         if !ways.is_empty() {
@@ -106,14 +106,14 @@ impl Machine {
         machine
     }
 
-    /// A file of the host that QEMU's user may open.
+    /// Creates a file of the host that QEMU's user may open.
     pub(crate) fn file(&self, name: &str, size: u64) -> PathBuf {
         let path = self.folder.path().join(name);
         make_file(&path, size);
         path
     }
 
-    /// The disk that is attached in the way of this number, by its path in the guest.
+    /// Returns the disk attached in the way of this number, by its path in the guest.
     pub(crate) fn attached(&self, number: usize) -> String {
         let until = Instant::now() + PATIENCE;
         let disk = &self.qemu.launch().disks.disks[number];
@@ -127,12 +127,12 @@ impl Machine {
         }
     }
 
-    /// The host's threads that serve the guest's disks.
+    /// Returns the host's threads that serve the guest's disks.
     pub(crate) fn disk_threads(&self) -> DiskThreads {
         DiskThreads::of(self.qemu.launch(), self.qemu.process()).expect("it runs")
     }
 
-    /// The threads of QEMU that serve one disk alone, as the kernel names them.
+    /// Returns the names of QEMU's threads that serve only disks.
     pub(crate) fn iothreads(&self) -> Vec<String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.qemu.process().pid)).expect("it runs").flatten();
         let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
@@ -154,7 +154,7 @@ impl Machine {
         RawMonitor::open(&self.qemu.launch().qmp_socket())
     }
 
-    /// Waits for a disk, and gives its path.
+    /// Waits for a disk, and returns its path.
     pub(crate) fn wait_disk(&self, name: &str) -> String {
         let until = Instant::now() + PATIENCE;
         let path = format!("/dev/{name}");
@@ -165,7 +165,7 @@ impl Machine {
         path
     }
 
-    /// Makes a disk without a store behind it (Documentation/block/null_blk.rst), in the place of one of that name.
+    /// Creates a disk without storage (Documentation/block/null_blk.rst), replacing one of the same name.
     pub(crate) fn null_disk(&self, name: &str, settings: &[(&str, &str)]) -> String {
         let folder = format!("/sys/kernel/config/nullb/{name}");
         let set: Vec<String> = settings.iter().map(|(name, value)| format!("echo {value} >{folder}/{name}")).collect();
@@ -199,7 +199,7 @@ impl Drop for Machine {
     }
 }
 
-/// Objects that outlive the test's process: storage daemons, and mounts.
+/// Cleanup of objects that outlive the test's process: storage daemons and mounts.
 struct Rest(Launch);
 
 impl Drop for Rest {

@@ -1,9 +1,9 @@
-//! fio in guests without a network: shared by the host, started by the agent, its output read here. And disks whose
-//! figures are known, which only a guest's kernel has (null_blk) or only QEMU can limit.
+//! fio in guests without a network: shared by the host, started by the agent, with its output parsed here. Other tests
+//! use disks with known figures: null_blk, which only a guest's kernel provides, and disks that QEMU limits.
 //!
-//! These tests need root, QEMU, a kernel for guests (`make kernel`, or `VTAX_KERNEL`), the agent (`make agent`, or
-//! `VTAX_AGENT`), fio and busybox; without them they fail. The guests are translated (TCG), so bounds of time are those
-//! that translation leaves.
+//! These tests require root, QEMU, a kernel for guests (`make kernel`, or `VTAX_KERNEL`), the agent (`make agent`, or
+//! `VTAX_AGENT`), fio and busybox; without them they fail. The guests are translated (TCG), so time limits allow for
+//! translation.
 
 #[path = "../../../vtax-guest/tests/shared/agent.rs"]
 mod agent;
@@ -24,7 +24,7 @@ fn test(text: &str) -> DiskTest {
 }
 
 impl Machine {
-    /// A sample in the guest.
+    /// Takes a sample in the guest.
     fn sample(&self, disk: &str, test: &str, fill: bool) -> Result<DiskReport, FioOutputError> {
         let job = FioJob::new(self::test(test), &[disk.into()], fill, 1).expect("a job");
         let ran = self.fio(&job.arguments());
@@ -57,9 +57,9 @@ fn fio_runs_in_a_guest_on_a_disk_that_is_a_file_of_the_host() {
     assert!(error.contains("did no I/O"), "{error}");
 }
 
-/// The clock of this guest counts instructions, so the figures are the same on a busy machine. A disk of a known time takes
-/// that, and what the kernel and fio do for each I/O, which is the same for both disks: about 10,000 instructions. That
-/// is 1 % of a millisecond, but 5 % of the shorter time.
+/// The clock of this guest counts instructions, so the figures are the same on a busy machine. In addition to a disk's
+/// known time, the kernel and fio take about 10,000 instructions for each I/O, the same for both disks. That is 1 % of
+/// a millisecond, but 5 % of the shorter time.
 #[test]
 fn a_disk_with_a_known_time_is_found_to_have_it() {
     let machine = Machine::start_counted();
@@ -87,7 +87,7 @@ fn a_disk_with_a_limit_of_bytes_gives_its_limit() {
 }
 
 /// QEMU's IOPS limit, by the clock of the host. A host that doesn't run the guest in time loses I/Os that the limit
-/// would have allowed, so one of several samples must reach it. None exceeds it by more than the I/Os of a tenth of a
+/// would have permitted, so one of several samples must reach it. None exceeds it by more than the I/Os of a tenth of a
 /// second, which QEMU makes up for after a gap (`throttle_compute_wait` in its source).
 #[test]
 fn a_disk_with_a_limit_of_ios_gives_its_limit() {
@@ -109,7 +109,7 @@ fn a_disk_with_a_limit_of_ios_gives_its_limit() {
     assert!((0..SAMPLES).any(|_| (rate() - 1.0).abs() < 0.01), "none of {SAMPLES} samples gave the limit");
 }
 
-/// The disk answers some I/Os with an error, so the sample is none.
+/// The disk completes some I/Os with an error, so the sample is invalid.
 #[test]
 fn a_disk_that_returns_errors_gives_no_sample() {
     let machine = Machine::start();
@@ -119,7 +119,7 @@ fn a_disk_that_returns_errors_gives_no_sample() {
     assert!(error.to_string().contains("Input/output error"), "{error}");
 }
 
-/// Each way has the same blocks: what is written by one is read by the next one, and each reads what it has written itself.
+/// All ways have the same blocks: each reads the blocks that it and the previous one have written.
 #[test]
 fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
     let ways = [
@@ -163,7 +163,7 @@ fn every_way_to_attach_a_disk_has_the_blocks_of_one_file() {
     assert!(!log.contains("Unable to use") && !log.contains("falling back"), "{log}");
 }
 
-/// Path of the shared directory for the agent.
+/// Returns the path of the directory shared with the agent.
 fn lent() -> &'static Path {
     Path::new(vtax_wire::guest::LENT)
 }

@@ -1,4 +1,4 @@
-//! QEMU's monitor, as far as disks of tests need it.
+//! QEMU's monitor, as far as the disks of tests require it.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -21,7 +21,7 @@ impl RawMonitor {
         monitor
     }
 
-    /// Gives the guest a virtio disk on a file, optionally with an IOPS limit.
+    /// Plugs a virtio disk on a file into the guest, optionally with an IOPS limit.
     pub(crate) fn plug_file(&mut self, file: &Path, limit: Option<u64>) {
         let cache = json!({ "direct": true });
         let file = json!({ "driver": "file", "filename": file, "cache": cache });

@@ -1,4 +1,4 @@
-//! Disks of a test: files, and loop devices on files. All are removed with the test.
+//! Disks of a test: files, and loop devices on files. All are removed at the end of the test.
 
 use std::{
     fs::File,
@@ -18,12 +18,12 @@ pub(crate) fn ran(program: &str, arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// A directory on a real file system: where `/tmp` is one in memory, `/var/tmp` isn't.
+/// Returns a directory on a real file system: `/tmp` may be in memory, `/var/tmp` isn't.
 pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("vtax-disk").tempdir_in("/var/tmp").expect("a folder")
 }
 
-/// A loop device, perhaps with a file system that is mounted.
+/// Loop device, optionally with a mounted file system.
 pub(crate) struct LoopDevice {
     pub(crate) folder: TempDir,
     pub(crate) path: PathBuf,
@@ -47,7 +47,7 @@ impl LoopDevice {
         self.path.to_str().expect("text")
     }
 
-    /// Mounts it with a new file system.
+    /// Creates a file system on the device, and mounts it.
     pub(crate) fn mount(&mut self) -> &Path {
         ran("mkfs.ext4", &["-q", "-F", self.text()]);
         let at = self.folder.path().join("mounted");
@@ -60,7 +60,7 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         if let Some(at) = &self.mounted {
-            // A killed program lets its files go a moment after it has become a zombie.
+            // A killed program may close its files a moment after it has become a zombie.
             let unmounted = || Command::new("umount").arg(at).output().is_ok_and(|output| output.status.success());
             let tried = (0..50).any(|_| unmounted() || (thread::sleep(Duration::from_millis(100)), false).1);
             assert!(tried || thread::panicking(), "{} stays mounted", at.display());

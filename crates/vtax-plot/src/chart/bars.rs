@@ -50,7 +50,7 @@ impl Bar {
     }
 }
 
-/// Number of bars above which they are drawn horizontally, where their names have room.
+/// Number of bars above which they are drawn horizontally, so that their names have room.
 const MOST_UPRIGHT: usize = 24;
 
 /// Total length of group names above which they don't fit side by side.
@@ -101,7 +101,7 @@ impl Bars {
         self.bars.iter().any(|bar| bar.measured.reach().is_some()).then_some("Whiskers: 95 % interval.")
     }
 
-    /// Positions within a group: one for each series, and one next to it if it has a published value.
+    /// Returns the positions within a group: one for each series, and one next to it if it has a published value.
     fn slots(&self) -> Vec<String> {
         let published =
             |name: &String| self.bars.iter().any(|bar| inert(&bar.series) == *name && bar.published().is_some());
@@ -127,7 +127,7 @@ impl Bars {
         [row(&bar.measured, "m"), published].into_iter().flatten().collect()
     }
 
-    /// Channels that all layers of bars share.
+    /// Returns the channels that all layers of bars share.
     fn encoding(&self, along: &Along, value: &str) -> Value {
         let figures = self.bars.iter().flat_map(|bar| bar.measured.ends().chain(bar.published));
         let mut encoding = json!({});
@@ -137,7 +137,7 @@ impl Bars {
             "axis": {"title": inert(&self.groups), "labelAngle": 0, "ticks": false, "grid": false},
         });
         if along.group == "x" {
-            // Each name has the room of its group.
+            // A name may be as wide as its group.
             encoding["x"]["axis"]["labelLimit"] = json!({"expr": format!("width / {}", self.groups().len().max(1))});
         }
         encoding[along.offset] =
@@ -179,7 +179,7 @@ impl Bars {
         })
     }
 
-    /// Intervals, drawn first wide in the background's colour, so that they are visible on dark bars too.
+    /// Returns intervals, first drawn wide in the background's colour, so that they are visible on dark bars too.
     fn whisker(&self, along: &Along, series: &[String], rows: &[Value], mark: Value) -> Value {
         let mut encoding = self.encoding(along, "l");
         encoding[along.end] = json!({"field": "h"});
@@ -200,7 +200,7 @@ fn tips() -> Value {
     tip
 }
 
-/// Channels of a specification by their meaning.
+/// Channels of a specification by their function.
 struct Along {
     figure: &'static str,
     end: &'static str,

@@ -88,7 +88,7 @@ impl Differences {
         })
     }
 
-    /// Range from the lowest to the highest bound, with room for the figures on the right.
+    /// Returns the range from the lowest to the highest bound, with room for the figures on the right.
     fn extent(&self) -> (f64, f64) {
         let noise = self.noise.and_then(Reach::drawable).map(|reach| [reach.low, reach.high]);
         let ends = self.rows.iter().flat_map(|row| row.measured.ends().collect::<Vec<_>>());

@@ -114,10 +114,10 @@ impl Distribution {
     }
 }
 
-/// Number of nines: 90 % has one, 99 % two.
+/// Returns the number of nines: 90 % has one, 99 % two.
 fn nines(percentile: f64) -> Option<f64> {
     let rest = 1.0 - percentile / 100.0;
-    // Beyond nine nines a float has no digits left.
+    // Beyond nine nines, a float has no digits left.
     (1e-9..=1.0).contains(&rest).then(|| (-rest.log10() * 1e5).round() / 1e5)
 }
 
@@ -125,7 +125,8 @@ fn spanned((low, high): (f64, f64), value: f64) -> (f64, f64) {
     (low.min(value), high.max(value))
 }
 
-/// Round figures from below `low` to above `high`: 1, 2, 5 of each power of ten, or powers only if there are many.
+/// Returns round figures from below `low` to above `high`: 1, 2 and 5 times each power of ten, or only the powers if
+/// there are many.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     const MOST_FINE: f64 = 3.5;
     let steps: &[f64] = if (high / low).log10() <= MOST_FINE { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -136,7 +137,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     all[first..=last.max(first)].to_vec()
 }
 
-/// Removes the digits that the multiplication adds.
+/// Removes the digits that multiplication would add.
 fn rounded(step: f64, power: i32) -> f64 {
     format!("{step}e{power}").parse().unwrap_or(step)
 }

@@ -1,4 +1,5 @@
-//! Verdict on a difference, as a mark: each has its own shape, and only a shown difference is filled with a colour.
+//! Verdict on a difference, drawn as a mark: each has its own shape, and only a shown difference is filled with a
+//! colour.
 
 use serde_json::{Value, json};
 
@@ -63,18 +64,18 @@ impl Judgement {
         if self.is_shown() { self.fill() } else { json!(INK) }
     }
 
-    /// Verdicts that occur among these.
+    /// Returns the verdicts that occur among these.
     pub(super) fn among(said: impl Iterator<Item = Judgement> + Clone) -> Vec<Judgement> {
         Judgement::ALL.into_iter().filter(|one| said.clone().any(|judgement| judgement == *one)).collect()
     }
 
-    /// Returns the layer of the marks of these rows of data, whose verdicts are in `j`, with a legend. Its encoding lacks
-    /// the places.
+    /// Returns the layer of marks of these rows of data, whose verdicts are in `j`, with a legend. Its encoding lacks
+    /// the positions.
     pub(super) fn marks(said: &[Judgement], rows: &[Value]) -> Value {
         let names: Vec<String> = said.iter().map(|judgement| judgement.words().to_owned()).collect();
         let channel = |of: &dyn Fn(Judgement) -> Value| {
             let mut channel = sheet::told_apart("j", &names, said.iter().map(|one| of(*one)).collect());
-            // A legend explains a single mark, too: without a second one, nothing else explains it.
+            // A single mark has a legend too, because nothing else explains it.
             channel["legend"] = json!({"columns": {"expr": "max(1, floor(width / 160))"}});
             channel
         };

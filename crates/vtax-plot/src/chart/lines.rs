@@ -1,4 +1,4 @@
-//! Lines with the intervals of their points, whatever the horizontal axis is: a count, a time of the run, or a date.
+//! Lines with the intervals of their points. The horizontal axis may be a count, a time in the run, or a date.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     sheet,
 };
 
-/// Points of a method or a sample, which a line joins.
+/// Points of a method or a sample, joined by a line.
 #[derive(Clone, Debug, Default)]
 pub struct ChartLine {
     /// Label in the legend, e.g. the method or the sample.
@@ -20,9 +20,9 @@ pub struct ChartLine {
 /// Point of a line.
 #[derive(Clone, Copy, Debug)]
 pub struct ChartPoint {
-    /// Place on the horizontal axis.
+    /// Position on the horizontal axis.
     pub at: f64,
-    /// Value, with an interval that is drawn too.
+    /// Value, whose interval is drawn too.
     pub measured: Measured,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct LineLayers {
 }
 
 impl LineLayers {
-    /// Rows that have an interval.
+    /// Returns the rows that have an interval.
     fn intervals(&self) -> Vec<Value> {
         self.rows.iter().filter(|row| row.get("l").is_some()).cloned().collect()
     }
@@ -50,7 +50,7 @@ impl LineLayers {
         self.rows.iter().any(|row| row.get("l").is_some())
     }
 
-    /// The note on what is drawn for the intervals, if any is.
+    /// Returns the note on the meaning of the intervals, if any are drawn.
     pub(super) fn note(&self, text: &'static str) -> Option<&'static str> {
         self.has_intervals().then_some(text)
     }
@@ -69,7 +69,7 @@ impl LineLayers {
         })
     }
 
-    /// Intervals behind the lines. Null if there are none.
+    /// Returns intervals to draw behind the lines; null if there are none.
     pub(super) fn intervals_as(&self, mark: Value, opacity: f64) -> Value {
         let rows = self.intervals();
         if rows.is_empty() {
@@ -94,7 +94,7 @@ impl LineLayers {
     }
 }
 
-/// Number of points.
+/// Returns the number of points.
 pub(super) fn figures(lines: &[ChartLine]) -> usize {
     lines.iter().map(|line| line.points.len()).sum()
 }
@@ -107,7 +107,7 @@ pub(super) fn points(lines: &[ChartLine]) -> impl Iterator<Item = &ChartPoint> {
     lines.iter().flat_map(|line| &line.points)
 }
 
-/// A row of data for each point that can be drawn. `place` names its place in words.
+/// Returns a row of data for each point that can be drawn. `place` describes its position in words.
 pub(super) fn rows(lines: &[ChartLine], quantity: &Quantity, place: impl Fn(f64) -> String) -> Vec<Value> {
     let row = |(name, point): (&str, &ChartPoint)| {
         let at = drawable(point.at)?;

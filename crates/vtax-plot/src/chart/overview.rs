@@ -1,7 +1,7 @@
 //! Overview of a run: methods down, tests across, and in each cell the cost with its interval, all on one scale.
 //!
-//! Vega's facets neither fit the width of a page nor draw a scale in each of a page's lines, so that the strips of this
-//! chart are places on one drawing area, in pixels.
+//! Vega's facets neither fit the width of a page nor repeat a scale in each of its rows, so the strips of this chart
+//! are positioned on a single drawing area, in pixels.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ use words::{fitted, length, letters, words};
 pub struct Overview {
     /// Title and summary.
     pub heading: Heading,
-    /// Row that the others are compared with.
+    /// Row with which the others are compared.
     pub baseline: String,
     /// Tests from left to right.
     pub tests: Vec<OverviewTest>,
@@ -51,7 +51,7 @@ pub struct OverviewTest {
 /// Line of an overview, with a cell in each column.
 #[derive(Clone, Debug, Default)]
 pub struct OverviewRow {
-    /// As in the tables, e.g. `vxlan`.
+    /// Name as in the tables, e.g. `vxlan`.
     pub name: String,
     /// Cell of each test; `None` if it was not measured.
     pub cells: Vec<Option<OverviewCell>>,
@@ -66,7 +66,7 @@ pub struct OverviewCell {
     pub judgement: Judgement,
     /// Difference in the unit of the test's tables, e.g. `+108 %`.
     pub words: String,
-    /// Interval of the difference, e.g. `[+105, +111]`, which appears where it has room.
+    /// Interval of the difference, e.g. `[+105, +111]`, which is shown if it fits.
     pub interval: String,
     /// Difference with its interval and in other units, for a tooltip.
     pub details: String,
@@ -78,11 +78,11 @@ pub enum OverviewLayout {
     /// Tests side by side.
     #[default]
     Wide,
-    /// A line for each test below the name of the method, as wide as a phone.
+    /// A line for each test below the name of the method, with the width of a phone.
     Narrow,
 }
 
-/// Distance of the layers' text from the edge of a strip.
+/// Distance of text from the edge of a strip.
 const GAP: f64 = 14.0;
 /// Height of a method in the wide arrangement: the mark, and its words below it.
 const ROW: f64 = 38.0;
@@ -92,11 +92,11 @@ const LINE: f64 = 21.0;
 const HEAD_LINE: f64 = 14.0;
 /// Height of the labels of the scale.
 const FOOT: f64 = 18.0;
-/// Room of a label of the scale.
+/// Minimum distance between labels of the scale.
 const TICKS_APART: f64 = 34.0;
-/// Room for the words of a line in the narrow arrangement.
+/// Width of the words of a line in the narrow arrangement.
 const WORDS: f64 = 126.0;
-/// Number of characters of a label that has room next to its strip in the narrow arrangement.
+/// Maximum length of a label that fits next to its strip in the narrow arrangement.
 const SHORT: usize = 18;
 /// Width of a character of a name.
 const LETTER: f64 = 7.0;
@@ -122,7 +122,7 @@ impl Overview {
         self.cells().map(|(_, _, cell)| &cell.cost)
     }
 
-    /// Cells that can be drawn, with the positions of their row and test.
+    /// Returns the cells that can be drawn, with the positions of their row and test.
     fn cells(&self) -> impl Iterator<Item = (usize, usize, &OverviewCell)> + Clone {
         let tests = self.tests.len();
         let rows = self.rows.iter().enumerate();
@@ -195,7 +195,7 @@ impl Overview {
         drawing
     }
 
-    /// Name of a cell in its tooltip.
+    /// Returns the name of a cell in its tooltip.
     fn name(&self, row: usize, test: usize) -> String {
         let OverviewTest { quantity, conditions, .. } = &self.tests[test];
         format!("{}: {}", self.rows[row].name, joined(quantity, conditions))
@@ -223,10 +223,10 @@ fn joined(quantity: &str, conditions: &str) -> String {
     if conditions.is_empty() { quantity.to_owned() } else { format!("{quantity}, {conditions}") }
 }
 
-/// Places of the cells of the wide arrangement.
+/// Positions of the cells in the wide arrangement.
 struct Grid {
     paper: Paper,
-    /// Width of the names of the methods.
+    /// Width of the column of method names.
     names: f64,
     /// Width of a test.
     test: f64,
@@ -256,7 +256,7 @@ impl Grid {
         self.top + ROW * row as f64
     }
 
-    /// Lines of a test's conditions.
+    /// Returns the lines of a test's conditions.
     fn conditions(&self, test: &OverviewTest) -> Vec<String> {
         let lines = sheet::wrapped(&inert(&test.conditions), letters(self.test - GAP / 2.0));
         lines.into_iter().filter(|line| !line.is_empty()).take(2).collect()

@@ -123,7 +123,7 @@ fn mark(rows: &[Value], names: &[String], slots: &MethodSlots, named: bool) -> V
     })
 }
 
-/// Range of the figures, with some margin, and with zero if that is near.
+/// Range of the figures with some margin, extended to zero if that is near.
 #[derive(Clone, Copy)]
 struct Extent {
     low: f64,
@@ -156,7 +156,7 @@ impl Extent {
         [self.low, self.high]
     }
 
-    /// Position of a figure within the range, from 0 to 1.
+    /// Returns the position of a figure within the range, from 0 to 1.
     fn share(self, figure: f64) -> f64 {
         (figure - self.low) / (self.high - self.low)
     }
@@ -168,7 +168,7 @@ struct Labels {
     hidden: usize,
 }
 
-/// Possible positions of a name: its anchor, its distance from the point, and the part of its width left of that.
+/// Possible positions of a name: its anchor, its offset from the point, and the share of its width left of that.
 const SIDES: [(&str, f64, f64, f64); 4] =
     [("left", 8.0, -10.0, 0.0), ("left", 8.0, 11.0, 0.0), ("right", -8.0, -10.0, 1.0), ("right", -8.0, 11.0, 1.0)];
 

@@ -18,13 +18,13 @@ pub struct TimeSeries {
     pub time: Quantity,
     /// Measured quantity.
     pub quantity: Quantity,
-    /// Lines, one for each method or sample, in the order of the legend. Places are times in the unit of `time`.
+    /// Lines, one for each method or sample, in the order of the legend. Positions are times in the unit of `time`.
     pub lines: Vec<ChartLine>,
     /// Meaning of the bands, e.g. `95 % interval`.
     pub band: &'static str,
 }
 
-/// Up to this many points, each is marked.
+/// Maximum number of points at which each one is marked.
 const MARKED: usize = 60;
 
 impl TimeSeries {

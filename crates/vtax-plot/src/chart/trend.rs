@@ -78,7 +78,7 @@ impl Trend {
         ];
         let lines = drawn.lines(json!({"size": 36, "opacity": 1}));
         let mut layers = vec![drawn.intervals_as(json!("area"), 0.2), lines];
-        // All rules are below all labels.
+        // All rules are drawn below all labels.
         layers.push(self.rules());
         layers.extend((0..LINES).flat_map(|line| self.words(line)));
         sheet::sheet(json!(300), layers, &notes)
@@ -95,14 +95,14 @@ impl Trend {
         line.runs.iter().filter_map(row).collect()
     }
 
-    /// Time axis. Dates are in UTC, so that a page shows the same everywhere.
+    /// Returns the time axis. Dates are in UTC, so that a page is the same everywhere.
     fn time(&self) -> Value {
         const MINUTES: i64 = 10 * 60;
         const DAYS: i64 = 3 * 86_400;
         let times = self.lines.iter().flat_map(|line| &line.runs).map(|run| run.at.as_second());
         let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
         let format = match last.saturating_sub(first) {
-            // Ticks of one minute would share one label.
+            // Ticks within one minute would have the same label.
             ..MINUTES => "%H:%M:%S",
             MINUTES..DAYS => "%m-%d %H:%M",
             DAYS.. => "%Y-%m-%d",
@@ -126,7 +126,7 @@ impl Trend {
         })
     }
 
-    /// Labels of the changes on one of the lines, over a halo.
+    /// Returns the labels of the changes on one of the lines, with their halo.
     fn words(&self, line: usize) -> [Value; 2] {
         let changes: Vec<Value> = self.changes.iter().skip(line).step_by(LINES).map(moment).collect();
         let words = |halo: Value| {

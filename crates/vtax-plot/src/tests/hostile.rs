@@ -61,7 +61,7 @@ fn rows() -> impl Strategy<Value = Named> {
     proptest::collection::vec((text(), text(), measured(), measured()), 0..6)
 }
 
-/// All charts of the same rows.
+/// Returns all charts of the same rows.
 fn charts(rows: &Named, name: &str) -> Vec<Chart> {
     let heading = Heading::new(name, name);
     let (x, y) = (Quantity::new(name, name), Quantity::new(name, ""));
@@ -203,7 +203,7 @@ fn fault(svg: &Svg) -> Option<String> {
         }
         for attribute in node.attributes() {
             let name = attribute.name();
-            // Browsers take a label as text, so it may contain any name.
+            // Browsers treat a label as text, so it may contain any name.
             let is_text = name == "aria-label";
             let bad = ["NaN", "Infinity", "undefined"].iter().chain((!is_text).then_some(&"javascript:"));
             let broken = bad.into_iter().any(|bad| attribute.value().contains(bad));

@@ -8,12 +8,12 @@ fn quantity() -> Quantity {
     Quantity::new("Round trip", "µs")
 }
 
-/// The host is the baseline; the others have the slots that a report would give them.
+/// Returns slots as a report would assign them: the host is the baseline.
 fn slots() -> MethodSlots {
     MethodSlots::new(METHODS.iter().enumerate().map(|(slot, name)| ((*name).to_owned(), slot)))
 }
 
-/// Figure with an interval of a few percent.
+/// Returns a figure with an interval of a few percent.
 fn around(value: f64, percent: f64) -> Measured {
     Measured::between(value, value * (1.0 - percent / 100.0), value * (1.0 + percent / 80.0))
 }
@@ -73,7 +73,7 @@ fn bars_many() -> Bars {
     }
 }
 
-/// More methods than colours.
+/// Returns bars of more methods than there are colours.
 fn bars_of_ten() -> Bars {
     let bar = |slot: u32| Bar::new("TCP", format!("method {slot}"), around(10.0 + f64::from(slot), 4.0));
     Bars {

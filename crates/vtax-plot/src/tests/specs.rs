@@ -6,7 +6,7 @@ use super::samples::all;
 fn specifications() {
     for (name, chart) in all() {
         let mut lite = chart.lite();
-        // The same for all, and covered by the pictures.
+        // Identical in all charts, and covered by the pictures.
         lite.as_object_mut().expect("an object").remove("config");
         insta::assert_snapshot!(name, serde_json::to_string_pretty(&lite).expect("JSON"));
     }

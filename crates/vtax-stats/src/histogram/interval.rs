@@ -1,11 +1,11 @@
-//! Histogram of an interval: recorded like the whole one, closed at a cost proportional to its use.
+//! Histogram of an interval: recorded like a whole one, and closed at a cost proportional to its use.
 
 use serde::{Deserialize, Serialize};
 
 use super::{COUNTERS, HIGHEST_NS, Histogram, HistogramError, MAX_COUNT, counter_of, rank, text, upper_edge, value_at};
 
-/// Histogram into which a thread records, interval after interval, with the range and resolution of [`Histogram`]: 216
-/// KiB.
+/// Histogram in which a thread records one interval after another, with the range and resolution of [`Histogram`]:
+/// 216 KiB.
 #[derive(Clone, Debug)]
 pub struct IntervalHistogram {
     counts: Box<[u64]>,
@@ -14,7 +14,7 @@ pub struct IntervalHistogram {
     highest: usize,
 }
 
-/// Nonzero counters of one interval, with number and count, in ascending order: 16 bytes each.
+/// Nonzero counters of one interval, with their numbers and counts, in ascending order: 16 bytes each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, u64)>")]
 pub struct SparseHistogram(pub(super) Vec<(u32, u64)>);
@@ -34,7 +34,7 @@ impl IntervalHistogram {
         self.highest = self.highest.max(index);
     }
 
-    /// Ends the interval: its values are added to `total` and returned, and the next interval begins.
+    /// Ends the interval, adds its values to `total` and returns them. The next interval begins.
     ///
     /// Takes some tens of microseconds: it walks from the fastest transaction's counter to the slowest's.
     pub fn close_into(&mut self, total: &mut Histogram) -> SparseHistogram {
@@ -43,7 +43,7 @@ impl IntervalHistogram {
         interval
     }
 
-    /// Adds all that `other` holds.
+    /// Adds the contents of `other`.
     pub fn add(&mut self, other: &SparseHistogram) {
         let (Some((lowest, _)), Some((highest, _))) = (other.0.first(), other.0.last()) else { return };
         self.lowest = self.lowest.min(*lowest as usize);
@@ -51,7 +51,7 @@ impl IntervalHistogram {
         other.counters().for_each(|(index, count)| self.counts[index] += count);
     }
 
-    /// Ends the interval, and the next begins.
+    /// Ends the interval and returns its values. The next interval begins.
     pub fn take(&mut self) -> SparseHistogram {
         let range = self.lowest..(self.highest + 1).max(self.lowest);
         (self.lowest, self.highest) = (COUNTERS, 0);
@@ -70,25 +70,25 @@ impl Default for IntervalHistogram {
 }
 
 impl SparseHistogram {
-    /// The counters of a whole histogram that are not zero.
+    /// Returns the nonzero counters of a whole histogram.
     pub fn of(whole: &Histogram) -> Self {
         let used = whole.recorded().map(|(value, count)| (counter_of(value.min(HIGHEST_NS)) as u32, count));
         Self(used.collect())
     }
 
-    /// The same counts as a whole histogram.
+    /// Returns the same counts as a whole histogram.
     pub fn whole(&self) -> Histogram {
         let mut whole = Histogram::new();
         whole.merge_sparse(self);
         whole
     }
 
-    /// The V2 encoding of the text form, without its base64 and its container.
+    /// Returns the V2 encoding of the text form, without base64 and container.
     pub fn to_bytes(&self) -> Vec<u8> {
         text::encode(&self.whole())
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) writes; as safe as [`Histogram::from_base64`].
+    /// Parses the output of [`to_bytes`](Self::to_bytes), as safely as [`Histogram::from_base64`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HistogramError> {
         text::decode(bytes)
     }

@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// Times spread over all magnitudes, and some beyond the range.
+/// Returns times spread over all magnitudes, some of them beyond the range.
 pub(super) fn any_time() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0u32..64).prop_map(|(bits, shift)| bits >> shift)
 }

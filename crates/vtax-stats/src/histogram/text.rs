@@ -1,8 +1,8 @@
-//! Text form of a histogram, with a reader for untrusted text.
+//! Text form of a histogram, with a parser for untrusted text.
 //!
-//! The library that writes the V2 encoding also has a reader. It isn't used, because a hostile text makes it panic
+//! The library that writes the V2 encoding also has a parser. It isn't used, because a hostile text makes it panic
 //! (hdrhistogram 7.6 negates a word without a check, which overflows for `i64::MIN`), and because it allocates as much
-//! memory as the text's own range requests.
+//! memory as the range in the text requests.
 
 use adler2::adler32_slice;
 use base64::Engine as _;
@@ -20,15 +20,15 @@ const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 const ENCODING_COOKIE: u32 = 0x1c84_9313;
 const ENVELOPE: usize = 8;
 const HEADER: usize = 40;
-/// Bytes of the longest count (LEB128-64b9B).
+/// Length of the longest count (LEB128-64b9B).
 const WORD: usize = 9;
 const STORED_MAX: usize = 65_535;
 const STORED_HEADER: usize = 5;
 
-/// Bytes of a histogram in which every counter takes a word of full length.
+/// Length of a histogram in which every counter has a word of full length.
 const MAX_ENCODED: usize = HEADER + COUNTERS * WORD;
 
-/// Characters of such a histogram. Deflating never requires more: a block that doesn't shrink is stored.
+/// Number of characters of such a histogram. Deflating never requires more: a block that doesn't shrink is stored.
 pub(super) const MAX_BASE64: usize = {
     let blocks = MAX_ENCODED.div_ceil(STORED_MAX);
     (ENVELOPE + 2 + blocks * STORED_HEADER + MAX_ENCODED + 4).div_ceil(3) * 4
@@ -38,7 +38,7 @@ pub(super) fn write(histogram: &Histogram) -> String {
     STANDARD.encode(envelope(&stored_zlib(&encode(histogram))))
 }
 
-/// Returns the V2 encoding alone.
+/// Returns only the V2 encoding.
 pub(super) fn encode(histogram: &Histogram) -> Vec<u8> {
     let mut encoded = Vec::new();
     V2Serializer::new()
@@ -47,7 +47,7 @@ pub(super) fn encode(histogram: &Histogram) -> Vec<u8> {
     encoded
 }
 
-/// Reads what [`encode`] writes.
+/// Parses the output of [`encode`].
 pub(super) fn decode(encoded: &[u8]) -> Result<SparseHistogram, HistogramError> {
     read_counts(check_header(encoded)?)
 }
@@ -92,11 +92,11 @@ fn stored_zlib(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the contents of the stream, stored or deflated. The largest buffer is that of the fullest histogram; more is
-/// refused.
+/// Returns the contents of the stream, stored or deflated. The largest buffer fits the fullest histogram; longer
+/// contents are refused.
 fn inflate(zlib: &[u8]) -> Result<Vec<u8>, HistogramError> {
-    // Stored blocks, which vtax writes, hold less than their stream, so a run of thousands of samples doesn't need a
-    // buffer of a quarter of a megabyte for each.
+    // Stored blocks, which vtax writes, hold less than their stream, so that a run of thousands of samples doesn't
+    // require a buffer of a quarter of a megabyte for each.
     match inflate_into(zlib.len().min(MAX_ENCODED), zlib) {
         Err(HistogramError::Inflated) => inflate_into(MAX_ENCODED, zlib),
         done => done,
@@ -140,7 +140,7 @@ fn check_header(encoded: &[u8]) -> Result<&[u8], HistogramError> {
     Ok(rest.0)
 }
 
-/// A word >= 0 is the count of the next counter; a word -n skips n counters that are zero.
+/// Parses counters: a word >= 0 is the count of the next counter; a word -n skips n counters that are zero.
 fn read_counts(words: &[u8]) -> Result<SparseHistogram, HistogramError> {
     const PART: &str = "list of counters";
     let mut used = Vec::with_capacity(words.len().min(COUNTERS));
@@ -168,7 +168,7 @@ fn read_counts(words: &[u8]) -> Result<SparseHistogram, HistogramError> {
     Ok(SparseHistogram(used))
 }
 
-/// Remaining input; every method takes the name of the part that it reads, for the error.
+/// Remaining input. Every method takes the name of the part that it parses, for the error.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         if found == wanted { Ok(()) } else { Err(HistogramError::Damaged { part }) }
     }
 
-    /// Reads a length, which must be that of all that follows.
+    /// Reads a length, which must be that of all remaining bytes.
     fn expect_length(&mut self, part: &'static str) -> Result<(), HistogramError> {
         let length = u32::from_be_bytes(self.take(part)?);
         self.is_length(length, part)
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
     /// Reads a ZigZag LEB128-64b9B word: seven bits per byte, the ninth byte whole.
     fn word(&mut self, part: &'static str) -> Result<i64, HistogramError> {
         let value = match self.0 {
-            // Nearly all words have one byte: a run has millions of them.
+            // Nearly all of a run's millions of words have one byte.
             [byte @ ..0x80, rest @ ..] => {
                 self.0 = rest;
                 u64::from(*byte)

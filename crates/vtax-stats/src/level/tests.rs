@@ -1,4 +1,4 @@
-//! False alarms of series without shifts, and detection of series with shifts.
+//! False alarms in series without shifts, and detection in series with shifts.
 
 use proptest::prelude::*;
 
@@ -15,12 +15,12 @@ fn in_family(figures: &[f64], family: usize) -> Vec<usize> {
     level_changes(figures, family, FIVE).expect("finite").into_iter().map(|change| change.at).collect()
 }
 
-/// Figures of runs: noise of this shape, moved by `shift` after `at` of them.
+/// Returns figures of runs: noise of this shape, moved by `shift` after `at` of them.
 fn series(draws: &mut Draws, shape: NoiseShape, n: usize, at: usize, shift: f64) -> Vec<f64> {
     (0..n).map(|run| draws.shaped(shape) + if run < at { 0.0 } else { shift }).collect()
 }
 
-/// Noise in which each figure keeps `share` of the previous one.
+/// Returns noise in which each figure retains `share` of the previous one.
 fn resembling(draws: &mut Draws, n: usize, share: f64) -> Vec<f64> {
     let mut last = draws.normal();
     let fresh = (1.0 - share * share).sqrt();
@@ -44,7 +44,7 @@ fn a_series_that_never_changed_has_a_change_in_at_most_one_of_twenty() {
     }
 }
 
-/// 24 cells that share the machine's conditions of each run, and have their own.
+/// 24 cells share the conditions of the machine in each run, and also have their own noise.
 #[test]
 fn a_study_of_many_cells_that_never_changed_has_a_change_in_at_most_one_of_twenty() {
     let mut draws = Draws::seeded(62);
@@ -58,7 +58,7 @@ fn a_study_of_many_cells_that_never_changed_has_a_change_in_at_most_one_of_twent
     }
 }
 
-/// Next to a real shift no others are found, although its neighbourhood was chosen to look like one.
+/// Next to a real shift hardly any others are found, although its position was selected from the same figures.
 #[test]
 fn beside_a_real_change_few_others_are_found() {
     let mut draws = Draws::seeded(63);
@@ -68,7 +68,7 @@ fn beside_a_real_change_few_others_are_found() {
     }
 }
 
-/// The documentation's figures on autocorrelated results: a documented limitation, not a guarantee.
+/// Figures of the documentation on autocorrelated results, which are a documented limitation, not a guarantee.
 #[test]
 fn results_that_resemble_each_other_cause_false_alarms_and_their_resemblance_is_noticed() {
     let mut draws = Draws::seeded(64);
@@ -143,7 +143,7 @@ fn two_changes_are_both_found() {
     assert!(both.rate() >= 0.85, "{both:?}");
 }
 
-/// One run that went wrong is not a level, and neither are the last four; five are.
+/// A single outlier is not a level, and neither are the last four runs; the last five are.
 #[test]
 fn an_outlier_is_not_a_change() {
     let mut figures: Vec<f64> = (0..30).map(|run| f64::from(run * 7 % 11)).collect();
@@ -181,7 +181,7 @@ fn nothing_and_one_figure_have_no_change_and_what_is_not_a_figure_is_refused() {
     }
 }
 
-/// The two ends of a segment, each too near to its neighbours to be tested: the larger shift stays.
+/// Both ends of the segment are too near to their neighbours to be tested. The larger shift remains.
 #[test]
 fn the_larger_change_of_two_equally_likely_places_is_found_from_both_ends() {
     let figures =
@@ -194,7 +194,7 @@ fn the_larger_change_of_two_equally_likely_places_is_found_from_both_ends() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// From both ends the same positions are found, with the same p, unless two cuts are equally good.
+    /// The same positions are found from both ends, with the same p, unless two cuts are equally good.
     #[test]
     fn reversed_figures_change_at_the_same_places(seed: u64, n in 8usize..60, shift in 0.0..6.0f64) {
         let figures = series(&mut Draws::seeded(seed), NoiseShape::Normal, n, n / 3, shift);

@@ -1,8 +1,8 @@
 //! Least squares of a few columns by Householder reflections (Golub & Van Loan, section 5.3.2).
 //!
-//! Columns are scaled to length 1 first, so that packets per second and bytes per second weigh the same.
+//! Columns are first scaled to length 1, so that packets per second and bytes per second have the same weight.
 
-/// Length of a scaled column, after the others are removed from it, below which the design is singular.
+/// Length of a scaled column without its components along the others, below which the design is singular.
 const SINGULAR: f64 = 1e-10;
 
 /// Triangular factor of a scaled design.
@@ -81,7 +81,7 @@ impl Reflection {
         if size.is_nan() || size < SINGULAR {
             return None;
         }
-        // Away from zero, so that nothing cancels.
+        // The sign avoids cancellation.
         normal[0] += size.copysign(normal[0]);
         let norm = length(&normal);
         normal.iter_mut().for_each(|value| *value /= norm);
@@ -95,7 +95,7 @@ impl Reflection {
     }
 }
 
-/// Euclidean length, scaled so that neither very small nor very large values lose it.
+/// Returns the Euclidean length, scaled so that very small and very large values don't underflow or overflow.
 fn length(values: &[f64]) -> f64 {
     let largest = values.iter().map(|value| value.abs()).fold(0.0, f64::max);
     if largest == 0.0 {

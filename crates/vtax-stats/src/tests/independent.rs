@@ -1,5 +1,5 @@
-//! Comparison with an independent implementation: scipy 1.17.1 and statsmodels 0.15.0 (numpy 2.4.6, python 3.11.7), as
-//! `scripts/check_statistics.py` printed them for the same data.
+//! Comparison with independent implementations: scipy 1.17.1 and statsmodels 0.15.0 (numpy 2.4.6, python 3.11.7), with
+//! figures that `scripts/check_statistics.py` printed for the same data.
 
 use crate::{Confidence, PValue, Pair, PairedTax, Summary, holm};
 
@@ -66,7 +66,7 @@ fn signed_rank_p_of_many() {
     assert_same(&[PairedTax::of(&pairs[..50], Confidence::P95).unwrap().p.get()], &[0.0180610965147]);
 }
 
-/// Exact in binary, and each size once.
+/// Returns figures that are exact in binary, each size once.
 fn many(i: u32) -> f64 {
     1.0 + f64::from(i * 37 % 81) / 1024.0 - 30.5 / 1024.0
 }

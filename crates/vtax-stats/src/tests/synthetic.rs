@@ -1,4 +1,4 @@
-//! Studies with a known truth, for tests of the statistics.
+//! Studies with known true values, for tests of the statistics.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -19,18 +19,18 @@ pub(crate) struct Rounds {
     pub(crate) noise: f64,
     /// Drift of the machine within a round: standard deviation of its logarithm's step.
     pub(crate) drift: f64,
-    /// Truth: cell over baseline.
+    /// True value: cell over baseline.
     pub(crate) ratio: f64,
 }
 
-/// Change of the machine from round to round, equal for all arms of a round; each with the standard deviation of its
+/// Change of the machine from round to round, the same for all arms of a round. Each has the standard deviation of its
 /// logarithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Drift {
     None,
     /// Every round varies independently around the same level.
     Around(f64),
-    /// Every round is near the previous one.
+    /// Every round is close to the previous one.
     Walk(f64),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum NoiseShape {
     HeavyTails,
     /// Lognormal, σ = 1: never much better than usual, and occasionally much worse.
     Skew,
-    /// Normal, and one of ten samples is disturbed by ten times as much, always for the worse.
+    /// Normal, with one of ten samples disturbed by ten times as much, always for the worse.
     Mixed,
 }
 
@@ -62,7 +62,7 @@ impl Draws {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// Samples made from standard normal numbers.
+    /// Returns samples made from standard normal numbers.
     pub(crate) fn samples(&mut self, n: usize, make: impl Fn(f64) -> f64) -> Vec<f64> {
         (0..n).map(|_| make(self.normal())).collect()
     }
@@ -86,7 +86,8 @@ impl Draws {
         }
     }
 
-    /// Log ratios of `arms` arms to one baseline, round by round, all equal except for noise of 2 %.
+    /// Returns the log ratios of `arms` arms to one baseline, round by round. All arms are equal except for noise of
+    /// 2 %.
     pub(crate) fn log_ratios(&mut self, rounds: usize, arms: usize, shape: NoiseShape) -> Vec<Vec<f64>> {
         let mut of_arms = vec![Vec::with_capacity(rounds); arms];
         for _ in 0..rounds {
@@ -96,7 +97,7 @@ impl Draws {
         of_arms
     }
 
-    /// Logarithm of the machine's level in each round.
+    /// Returns the logarithm of the machine's level in each round.
     pub(crate) fn machine(&mut self, rounds: usize, drift: Drift) -> Vec<f64> {
         let mut level = 0.0;
         let round = |_| match drift {
@@ -149,7 +150,7 @@ impl Draws {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Box & Muller (1958).
+    /// Returns a standard normal number: Box & Muller (1958).
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -172,8 +173,8 @@ impl OutcomeCounts {
         f64::from(self.hits) / f64::from(self.of)
     }
 
-    /// Returns `true` within three standard errors of the rate: wrong by chance in 0.3 % of seeds, and the seeds are
-    /// fixed.
+    /// Returns `true` if within three standard errors of the rate. That is wrong by chance for 0.3 % of seeds, but the
+    /// seeds are fixed.
     pub(crate) fn is_near(&self, rate: f64) -> bool {
         (self.rate() - rate).abs() <= self.slack(rate)
     }

@@ -1,14 +1,14 @@
-//! Trial of the statistics: thousands of studies with a known truth, through the same functions as the tables.
+//! Trial of the statistics: thousands of studies with known true values, evaluated with the functions of the tables.
 //!
-//! Three guarantees, each for every number of samples that a study is likely to have, and with a machine that is
-//! stable, fluctuates or drifts:
+//! There are three guarantees, each for every number of samples that a study is likely to have, and for a machine that
+//! is stable, fluctuates or drifts:
 //!
-//! * an interval of 95 % holds the truth in at least 93 % of 2,000 studies;
+//! * an interval of 95 % covers the true value in at least 93 % of 2,000 studies;
 //! * a family of equal arms has a false alarm in at most 5 %;
 //! * a difference of 5 % under 3 % of drift is found in at least 90 % with 18 rounds, and a detectable difference is
 //!   shown in four of five (`trial/verdicts.rs`).
 //!
-//! On a machine that drifts, the true ratio doesn't change. A true mean or percentile is that of the machine in the
+//! The true ratio doesn't change on a machine that drifts. A true mean or percentile is that of the machine in the
 //! measured rounds: five rounds can't predict its state tomorrow, as
 //! [`a_mean_does_not_foresee_where_the_machine_wanders`] shows.
 
@@ -34,7 +34,7 @@ fn assert_holds(what: &str, held: &OutcomeCounts) {
 
 // The mean.
 
-/// Samples of lognormal noise on a drifting machine, and their true mean.
+/// Returns samples of lognormal noise on a drifting machine, and their true mean.
 fn mean_study(draws: &mut Draws, n: usize, noise: f64, drift: Drift) -> (Vec<f64>, f64) {
     let machine = draws.machine(n, drift);
     let samples = machine.iter().map(|level| (level + noise * draws.normal()).exp()).collect();
@@ -77,8 +77,8 @@ fn the_mean_s_interval_holds_it_over_heavy_tails() {
     }
 }
 
-/// If this fails, the module's text is wrong: strongly skewed samples have lower coverage, but higher than by an
-/// interval on a linear scale.
+/// If this fails, the module's documentation is wrong: strongly skewed samples have lower coverage, but higher than
+/// with an interval on a linear scale.
 #[test]
 fn the_mean_of_strongly_skewed_samples_is_held_more_often_on_a_log_scale() {
     let mut draws = Draws::seeded(48);
@@ -119,7 +119,7 @@ fn the_mean_of_an_arm_measured_twice_is_held_by_rounds() {
     }
 }
 
-/// If this fails, the module's text is wrong.
+/// If this fails, the module's documentation is wrong.
 #[test]
 fn a_mean_does_not_foresee_where_the_machine_wanders() {
     let mut draws = Draws::seeded(32);
@@ -139,7 +139,7 @@ fn tax_of(study: &SyntheticStudy) -> PairedTax {
 fn the_tax_s_interval_holds_the_ratio() {
     let mut draws = Draws::seeded(33);
     for (rounds, drift) in SAMPLES.into_iter().flat_map(|n| [0.0, 0.03, 0.06].map(|drift| (n, drift))) {
-        // Logarithms of lognormal noise are normal whatever its size: only its ratio to the drift counts.
+        // Logarithms of lognormal noise are normal whatever its size: only its ratio to the drift matters.
         let plan = Rounds { rounds, noise: 0.02, drift, ratio: 1.05 };
         let held = OutcomeCounts::of(DRAWS, || {
             let tax = tax_of(&draws.study(plan));
@@ -164,16 +164,16 @@ const BODY: f64 = 0.15;
 const TAIL: f64 = 0.6;
 const TAIL_AT: f64 = 1.0;
 const TAIL_SHARE: f64 = 0.02;
-/// Fast, so that a test has few counters to walk through.
+/// Short, so that tests iterate over few counters.
 const FASTEST_NS: f64 = 1_000.0;
 const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// Middles of equal shares of the normal distribution.
+/// Returns the middles of equal shares of the normal distribution.
 fn normal_scores(n: usize) -> Vec<f64> {
     (0..n).map(|i| Normal::standard().inverse_cdf((i as f64 + 0.5) / n as f64)).collect()
 }
 
-/// Turns a histogram into a sample of a million round trips.
+/// Fills a histogram with a sample of a million round trips.
 fn sample(draws: &mut Draws, path: Path, machine: f64, histogram: &mut Histogram) {
     static SCORES: LazyLock<[Vec<f64>; 2]> = LazyLock::new(|| [normal_scores(200), normal_scores(100)]);
     let level = machine + path.level * draws.normal();
@@ -187,7 +187,7 @@ fn sample(draws: &mut Draws, path: Path, machine: f64, histogram: &mut Histogram
     }
 }
 
-/// Share of round trips up to a value, over all samples that the machine could have given.
+/// Returns the share of round trips up to a value, over all samples that the machine could have produced.
 fn share_below(ns: f64, path: Path, drift: Drift, machine: &[f64]) -> f64 {
     let normal = |off: f64, sd: f64| Normal::standard().cdf(off / sd);
     let around = if let Drift::Around(sd) = drift { sd } else { 0.0 };
@@ -202,7 +202,7 @@ fn share_below(ns: f64, path: Path, drift: Drift, machine: &[f64]) -> f64 {
     }
 }
 
-/// Coverage of each percentile's interval.
+/// Returns the coverage of each percentile's interval.
 fn percentiles_held(draws: &mut Draws, n: usize, path: Path, drift: Drift) -> [OutcomeCounts; 3] {
     let mut held = [const { Vec::new() }; 3];
     let mut samples = vec![Histogram::new(); n];
@@ -246,7 +246,7 @@ fn a_percentile_s_interval_holds_it_on_a_machine_that_wanders() {
     percentiles_on_trial(36, DRIFTS[2], &SAMPLES);
 }
 
-/// Few samples can't represent a tail that most of them lack: the text of `pooled.rs` states the coverage in that case.
+/// Few samples can't represent a tail that most of them lack; `pooled.rs` documents the coverage in that case.
 #[test]
 fn a_tail_that_most_samples_lack_is_held_less_often() {
     let mut draws = Draws::seeded(37);

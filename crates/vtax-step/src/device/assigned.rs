@@ -16,9 +16,10 @@ use crate::{
     site::StepSite,
 };
 
-/// For the first device, QEMU maps all memory of the domain in the IOMMU: in an emulated server page by page.
+/// Timeout for plugging. For the first device, QEMU maps all memory of the domain in the IOMMU: in an emulated server,
+/// page by page.
 const PLUGGED: Duration = Duration::from_secs(180);
-/// Time within which a domain's system releases a device.
+/// Time within which a domain's operating system must release a device.
 const RELEASED: Duration = Duration::from_secs(30);
 
 /// Gives a device to vfio-pci, for a guest.
@@ -78,13 +79,13 @@ impl PartStep for AssignFunction {
     }
 }
 
-/// Plugs a PCI function that vfio-pci has into a running guest.
+/// Plugs a PCI function bound to vfio-pci into a running guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlugDevice {
     pub launch: Box<Launch>,
-    /// QEMU's process.
+    /// Process of QEMU.
     pub process: String,
-    /// Empty slot that it gets.
+    /// Empty slot for the device.
     pub port: u32,
     /// Name of the device in `list-io`.
     pub name: String,
@@ -106,20 +107,20 @@ impl PartStep for PlugDevice {
     }
 }
 
-/// Returns whether the guest runs and had the device.
+/// Unplugs a device. Returns `true` if the guest runs and had it.
 fn unplug(launch: &Launch, process: &str, port: u32, device: PciAddress) -> Result<bool, StepError> {
     let mut qemu = recorded_qemu(launch, process)?;
     Ok(qemu.is_alive() && qemu.unplug_device(port, device, RELEASED)?)
 }
 
-/// Unplugs a PCI function that a guest was started with while it runs, and returns it. It needs no undoing: the step that
-/// took it finds it returned.
+/// Unplugs a PCI function from a running guest that was started with it, and returns it to the host. It needs no undo:
+/// the undo of the step that took the function finds it returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnFunction {
     pub launch: Box<Launch>,
-    /// QEMU's process.
+    /// Process of QEMU.
     pub process: String,
-    /// Its slot.
+    /// Slot of the device.
     pub port: u32,
     /// Name of the device in `list-io`.
     pub name: String,

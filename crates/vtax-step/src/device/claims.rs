@@ -1,4 +1,4 @@
-//! The devices that logical domains have: a file for each, with its owner and the state before.
+//! Devices assigned to logical domains: a file for each, with its owner and its previous state.
 //!
 //! The file is created before the device is changed, and removed when the device is restored. So labs see that the
 //! device belongs to someone else, and it can be restored even without its domain's journal.
@@ -21,7 +21,7 @@ use vtax_sys::{
 use super::VfState;
 use crate::error::StepError;
 
-/// The claims of this machine's domains.
+/// Claims of this machine's domains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceClaims {
@@ -31,18 +31,18 @@ pub struct DeviceClaims {
 /// Record of a domain's ownership of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceClaim {
-    /// The domain.
+    /// Domain that owns the device.
     pub owner: Name,
     /// PCI address on this host.
     pub device: PciAddress,
-    /// For a virtual function: its physical one, and its number there.
+    /// For a virtual function, the physical function and the number of the virtual one.
     pub function_of: Option<(PciAddress, u32)>,
     /// Previous state of the device. The settings of a device that is not a virtual function are empty.
     pub was: VfState,
 }
 
 impl DeviceClaims {
-    /// The claims with files in this directory, which need not exist.
+    /// Returns the claims with files in this directory, which need not exist.
     pub fn below(folder: PathBuf) -> DeviceClaims {
         DeviceClaims { folder }
     }
@@ -70,7 +70,7 @@ impl DeviceClaims {
         }
     }
 
-    /// Gives a device back to the host as it was, unless another domain has it, and releases its claim.
+    /// Returns a device to the host in its previous state, unless another domain has it, and releases its claim.
     pub fn give_back(&self, claim: &DeviceClaim) -> Result<Undone, StepError> {
         match self.find(claim.device)? {
             Some(found) if found.owner == claim.owner => {}
@@ -121,7 +121,7 @@ fn read(path: &Path) -> Result<Option<DeviceClaim>, StepError> {
     checked(path, &bytes).map(Some)
 }
 
-/// Content of a file of one line with a checksum. It is written as a whole, so a short one is damaged.
+/// Parses a file of one line with a checksum. It is always written as a whole, so a truncated one is damaged.
 pub fn checked<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StepError> {
     let wrong = |why: String| StepError::DeviceMark { path: path.to_owned(), why };
     let line = bytes.strip_suffix(b"\n").ok_or_else(|| wrong("the file is truncated".to_owned()))?;
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(claims.find(claim("mars").device).expect("it is read"), None);
     }
 
-    /// A cut claim was taken for none, so that another domain got the device.
+    /// A truncated claim was taken for a missing one, so another domain got the device.
     #[test]
     fn a_claim_that_is_cut_at_any_byte_is_named() {
         let base = tempfile::tempdir().expect("a folder");

@@ -1,8 +1,8 @@
-//! Announcements of a guest's addresses that have moved to this host, or away from it.
+//! Announcements of a guest's addresses that have moved to this host, or from it.
 //!
-//! They concern three tables. In the switch here, the addresses are entered for the guest's port. The switches behind
-//! the uplink, and with them the other host's switch, learn from frames that come from these addresses. The other
-//! host's switch forgets them by itself when the guest's port there is removed, but not before.
+//! They affect three tables. In the switch of this host, the addresses are entered for the guest's port. The switches
+//! behind the uplink, including the other host's, learn from frames with these source addresses. The other host's
+//! switch also forgets the addresses when the guest's port there is removed, but not before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,9 @@ use vtax_sys::{
 use super::{NetStack, PortVlanSet};
 use crate::error::StepError;
 
-/// Times of an announcement and its repetitions after the guest runs here: those of QEMU's `announce-self` (50 ms after
-/// the first one, and 100 ms later each time, five in all). A frame may be lost, and the last one of the guest's own
-/// frames may arrive from the other host after the first announcement.
+/// Times of an announcement and its repetitions after the guest starts to run here, those of QEMU's `announce-self`:
+/// 50 ms after the first one, then 100 ms later each time, five in all. A frame may be lost, and the last of the
+/// guest's own frames may arrive from the other host after the first announcement.
 const TIMES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(50),
@@ -29,10 +29,10 @@ const TIMES: [Duration; 5] = [
     Duration::from_millis(800),
 ];
 
-/// An announcement that is ready to be made, and repeated, when the guest runs here.
+/// Announcement that is prepared, to be sent and repeated once the guest runs here.
 ///
-/// It is prepared in advance: once the guest runs, each round takes only two calls per address and VLAN. It never waits
-/// between rounds; the caller does.
+/// Because of the preparation, each round takes only two calls per address and VLAN. It never waits between rounds; the
+/// caller does.
 #[derive(Debug)]
 pub struct Announcement {
     port: String,
@@ -46,11 +46,11 @@ pub struct Announcement {
 struct PortEntry {
     port: IfIndex,
     mac: MacAddr,
-    /// None if the switch doesn't filter VLANs.
+    /// `None` if the switch doesn't filter VLANs.
     vlan: Option<Vlan>,
 }
 
-/// The link to other switches, and the frames to send there.
+/// Link to other switches, and the frames to send there.
 #[derive(Debug)]
 struct AnnouncingLink {
     name: String,
@@ -59,18 +59,17 @@ struct AnnouncingLink {
 }
 
 impl Announcement {
-    /// Time when the next round is due, after the guest began to run here. None if no round is
-    /// left.
+    /// Returns the time of the next round, from when the guest began to run here. `None` if no round is left.
     pub fn due(&self) -> Option<Duration> {
         TIMES.get(self.rounds).copied()
     }
 
-    /// Makes the rounds that are due by now, `running` after the guest began to run here, as one. Returns when the next
-    /// round is due.
+    /// Executes all rounds that are due by now, `running` after the guest began to run here, as one. Returns the time
+    /// of the next round.
     ///
     /// # Errors
-    /// The kernel refuses an entry or a frame. The others of that round are made nevertheless, and the next round
-    /// remains due.
+    /// The kernel refuses an entry or a frame. The other entries and frames of that round are processed nevertheless,
+    /// and the next round remains due.
     pub fn make(&mut self, running: Duration, stack: &mut NetStack) -> Result<Option<Duration>, StepError> {
         let passed = TIMES[self.rounds..].iter().take_while(|due| **due <= running).count();
         self.rounds += passed;
@@ -98,8 +97,8 @@ impl Announcement {
 
 impl NetStack {
     /// Prepares the announcement of addresses that will be behind `port`, in the VLANs of that port. Changes and sends
-    /// nothing. The port must be a port of a switch, unless it sends to its network directly, as a macvtap does; that
-    /// one is its own `uplink`.
+    /// nothing. The port must belong to a switch, unless it sends to its network directly like a macvtap, which is its
+    /// own `uplink`.
     pub fn announce(
         &mut self,
         port: &str,
@@ -139,8 +138,8 @@ impl NetStack {
         Ok(AnnouncingLink { name: name.to_owned(), sender, frames })
     }
 
-    /// Returns the VLANs of each port of a switch. None if the switch doesn't filter VLANs, as on a kernel that has no
-    /// such switches.
+    /// Returns the VLANs of each port of a switch. `None` if the switch doesn't filter VLANs, or the kernel doesn't
+    /// support that.
     fn filtered_vlans(
         &mut self,
         bridge: IfIndex,
@@ -186,8 +185,8 @@ impl PortVlanSet {
     }
 }
 
-/// Returns the tags of the frames on the uplink. The switch decides them where it filters VLANs: a VLAN of which the
-/// uplink isn't a member never gets there. Elsewhere, frames leave as the guest sends them.
+/// Returns the tags of the frames on the uplink. A switch that filters VLANs determines them: frames of a VLAN of which
+/// the uplink isn't a member never reach it. Otherwise, frames leave as the guest sends them.
 fn tags(vlans: Option<&PortVlanSet>, uplink: Option<&[VlanMembership]>) -> Vec<Option<Vlan>> {
     let Some(vlans) = vlans else { return vec![None] };
     let tag = |vlan: Vlan| match uplink {
@@ -217,7 +216,7 @@ mod tests {
         let wanted = set(5, &[7, 9]);
         let members =
             [VlanMembership::native(vlan(1)), VlanMembership::tagged(vlan(5)), VlanMembership::tagged(vlan(9))];
-        // VLAN 7 never gets to this uplink.
+        // VLAN 7 never reaches this uplink.
         assert_eq!(tags(Some(&wanted), Some(&members)), [Some(vlan(5)), Some(vlan(9))]);
         assert_eq!(tags(Some(&set(1, &[])), Some(&members)), [None]);
         assert_eq!(tags(Some(&wanted), Some(&[])), []);
@@ -227,7 +226,7 @@ mod tests {
     fn frames_of_a_switch_without_vlans_leave_as_the_guest_sends_them() {
         assert_eq!(tags(None, None), [None]);
         assert_eq!(tags(Some(&set(5, &[7])), None), [None, Some(vlan(7))]);
-        // A port with an untagged VLAN that is listed as tagged, too, sends it untagged.
+        // A port with an untagged VLAN that is also listed as tagged sends it untagged.
         assert_eq!(tags(Some(&set(5, &[5])), None), [None]);
     }
 

@@ -1,4 +1,4 @@
-//! Tables of the addresses that the ports of a switch may send from.
+//! Tables of the source addresses permitted to the ports of a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +22,8 @@ impl NetStack {
         }
     }
 
-    /// Restricts a port to sending from these addresses, and removes all its other addresses. In between, no frame is
-    /// dropped that comes from an address that stays. Without addresses, the port may send from any.
+    /// Restricts a port to sending from these addresses, and removes all its other addresses. No frame from an address
+    /// that stays is dropped in between. Without addresses, the port may send from any.
     pub fn guard_only(&mut self, switch: &str, port: &str, macs: &[Mac]) -> Result<(), StepError> {
         if macs.is_empty() {
             return Ok(());
@@ -37,7 +37,7 @@ impl NetStack {
         }
     }
 
-    /// Removes a port and its addresses. Missing ones are not an error.
+    /// Removes a port and its addresses. It is not an error if they don't exist.
     pub fn unguard(&mut self, switch: &str, port: &str) -> Result<(), StepError> {
         let port = self.if_name(port)?;
         let Some((mut nft, table)) = self.guard_of(switch)? else { return Ok(()) };
@@ -50,8 +50,8 @@ impl NetStack {
         }
     }
 
-    /// Returns the number of frames from foreign addresses for each port of a switch; empty if the switch doesn't check
-    /// them.
+    /// Returns the number of frames dropped for their source address at each port of a switch; empty if the switch
+    /// doesn't check addresses.
     pub fn dropped(&mut self, switch: &str) -> Result<BTreeMap<IfName, Dropped>, StepError> {
         match self.guard_of(switch)? {
             Some((mut nft, table)) => nft.dropped(&table).map_err(self.wrong(switch)),
@@ -59,7 +59,7 @@ impl NetStack {
         }
     }
 
-    /// The table of a switch, if it has one. A kernel without such tables has none of ours.
+    /// Returns the table of a switch, if it has one. A kernel without support for such tables has none of ours.
     fn guard_of(&self, switch: &str) -> Result<Option<(Nft, SwitchName)>, StepError> {
         let (table, mut nft) = (self.switch_name(switch)?, self.nft()?);
         let is_there = nft.mac_filters().unwrap_or_default().iter().any(|found| found.switch == table);
@@ -76,20 +76,20 @@ impl NetStack {
     }
 }
 
-/// Returns what lets a port send from these addresses, and then from no others.
+/// Returns the changes that permit a port to send from these addresses, and then from no others.
 fn restricted(port: &IfName, macs: &[Mac]) -> Vec<MacChange> {
     let owned = macs.iter().map(|mac| MacChange::Allow(port.clone(), MacAddr(mac.octets())));
     owned.chain([MacChange::Restrict(port.clone())]).collect()
 }
 
-/// Returns what removes all addresses of a port but these.
+/// Returns the changes that remove all addresses of a port except these.
 fn surplus(port: &IfName, macs: &[Mac], owners: BTreeSet<(IfName, MacAddr)>) -> Vec<MacChange> {
     let is_kept = |mac: &MacAddr| macs.iter().any(|kept| kept.octets() == mac.0);
     let surplus = owners.into_iter().filter(|(owner, mac)| owner == port && !is_kept(mac));
     surplus.map(|(owner, mac)| MacChange::Forbid(owner, mac)).collect()
 }
 
-/// Returns what removes all of a port. A change of something that isn't there is an error.
+/// Returns the changes that remove a port entirely. Removing something that doesn't exist would be an error.
 fn freed(port: &IfName, is_restricted: bool, owners: BTreeSet<(IfName, MacAddr)>) -> Vec<MacChange> {
     let removed = surplus(port, &[], owners).into_iter();
     removed.chain(is_restricted.then(|| MacChange::Free(port.clone()))).collect()
@@ -115,7 +115,7 @@ mod tests {
         MacChange::Forbid(port(owner), MacAddr(mac(last).octets()))
     }
 
-    /// Otherwise its own frames would be dropped in between.
+    /// Otherwise the port's own frames would be dropped in between.
     #[test]
     fn a_port_owns_its_addresses_before_it_is_restricted_to_them() {
         let changes = restricted(&port("vnet2.0"), &[mac(1), mac(2)]);

@@ -4,8 +4,9 @@ use vtax_sys::netlink::Link;
 
 use crate::part::StepReceipt;
 
-/// Returns what a link is, if it isn't the one that a step with this mark and receipt has made. Without a receipt the
-/// step was interrupted: then a link of this kind is ours if it has our mark, or if it has none and was never set up.
+/// Returns a description of a link that wasn't created by a step with this mark and receipt; `None` if it was. Without
+/// a receipt, the step was interrupted: a link of this kind is then ours if it has our mark, or if it has none and was
+/// never set up.
 pub(super) fn foreign(found: &Link, kind: &str, mark: &str, receipt: Option<&StepReceipt>) -> Option<String> {
     let is_marked = found.alias.as_deref() == Some(mark);
     let is_new = receipt.is_none() && found.alias.is_none() && !found.up;
@@ -63,7 +64,7 @@ mod tests {
         }
         let nic = Link { kind: None, ..link("tun", Some(MARK), true) };
         assert!(foreign(&nic, "tun", MARK, None).is_some(), "a NIC is never ours");
-        // A step that takes no identity has none to compare.
+        // A receipt without an identity matches no link.
         let empty = StepReceipt(None);
         assert!(foreign(&link("tun", Some(MARK), true), "tun", MARK, Some(&empty)).is_some());
     }

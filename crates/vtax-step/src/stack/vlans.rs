@@ -21,14 +21,14 @@ impl PortVlanSet {
         tagged.chain([VlanMembership::native(self.pvid)]).collect()
     }
 
-    /// Returns the VLANs that a port has and must leave.
+    /// Returns the VLANs from which a port must be removed.
     pub(super) fn surplus(&self, has: &[VlanMembership]) -> Vec<Vlan> {
         let is_wanted = |vlan: &Vlan| self.pvid == *vlan || self.vids.contains(vlan);
         has.iter().map(|it| it.vlan).filter(|vlan| !is_wanted(vlan)).collect()
     }
 
-    /// Returns the memberships that the uplink of a switch lacks to pass on the frames of a port. One that it has
-    /// without tags stays so.
+    /// Returns the memberships that the uplink of a switch lacks to forward the frames of a port. An untagged
+    /// membership that it already has stays untagged.
     pub(super) fn missing(&self, has: &[VlanMembership]) -> Vec<VlanMembership> {
         let wanted: BTreeSet<Vlan> = self.vids.iter().copied().chain([self.pvid]).collect();
         let missing = wanted.into_iter().filter(|vlan| has.iter().all(|it| it.vlan != *vlan));
@@ -52,7 +52,7 @@ mod tests {
         ids.iter().map(|id| VlanMembership::tagged(vlan(*id))).collect()
     }
 
-    /// The kernel keeps one membership of each VLAN, the last one that was added.
+    /// The kernel stores one membership per VLAN, the last one added.
     #[test]
     fn the_vlan_of_untagged_frames_is_never_tagged_as_well() {
         let native = |id| VlanMembership::native(vlan(id));
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(set(9, &[]).surplus(&[]), []);
     }
 
-    /// Frames of its untagged VLAN would leave the host with a tag otherwise.
+    /// Otherwise frames of the uplink's untagged VLAN would leave the host with a tag.
     #[test]
     fn an_uplink_gets_what_it_lacks_and_keeps_what_it_has_without_tags() {
         let has = [tagged(&[5]), vec![VlanMembership::native(vlan(1))]].concat();

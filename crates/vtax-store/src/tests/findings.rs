@@ -1,11 +1,11 @@
-//! Findings are stored with the completion of a run, and searched by index.
+//! Findings are stored when a run is completed, and are searched by index.
 
 use rusqlite::StatementStatus;
 use vtax_model::{evidence::EvidenceFinding, metric::Metric, run::Run, workload::TestKind};
 
 use super::*;
 
-/// Stores a synthetic run of the demo on this machine as complete.
+/// Stores a complete synthetic run of the demo on this machine.
 fn stored(dir: &Path, id: &str, started: &str, machine: &str) {
     let run = demo(id, started, machine);
     let store = Store::open(dir).expect("opens");
@@ -30,7 +30,7 @@ fn all(dir: &Path) -> Vec<EvidenceFinding> {
     found(dir, &FindingFilter::default())
 }
 
-/// Runs SQL in the database of a store that nobody else uses.
+/// Executes SQL in the database of a store that no one else uses.
 fn change(dir: &Path, sql: &str) {
     let connection = Connection::open(dir.join("results.db")).expect("opens");
     connection.execute_batch(sql).expect("valid SQL");
@@ -90,7 +90,7 @@ fn an_unreadable_run_does_not_block_writers() {
     assert!(all(dir.path()).is_empty());
 }
 
-/// A store of version 4 on a medium that cannot be written.
+/// Version 4 had no findings, and the medium is read-only.
 #[test]
 fn a_store_without_the_table_has_no_findings_to_readers() {
     let dir = folder();
@@ -131,12 +131,12 @@ fn a_filter_selects_by_every_condition() {
     assert_eq!(store.machines_with_findings().expect("names"), ["hv1", "hv2"]);
 }
 
-/// Work is counted, because the time depends on the machine: a step of SQLite's takes less than 1 µs.
+/// Work is counted because time depends on the machine: a step of SQLite takes less than 1 µs.
 #[test]
 fn ten_thousand_runs_are_searched_in_bounded_work() {
     let dir = folder();
     stored(dir.path(), "demo-1", "2026-01-01T00:00:00Z", "hv1");
-    // The findings of a run are stored last to first.
+    // The findings of a run are stored in reverse.
     let first = all(dir.path()).pop().expect("some");
     change(
         dir.path(),

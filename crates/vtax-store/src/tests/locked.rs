@@ -7,10 +7,10 @@ use super::*;
 const STORE: &str = "VTAX_TEST_LOCKED_STORE";
 const LOCK: &str = "VTAX_TEST_LOCK";
 
-/// Reports of waits in this program, whose other tests may wait too.
+/// Reports of waits in this process, where other tests may wait too.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Another process that holds a lock until it is dropped.
+/// Process that holds a lock until it is dropped.
 struct Holder(Child);
 
 impl Holder {
@@ -55,7 +55,7 @@ fn told_of(holder: &Holder) -> Vec<String> {
     told.iter().filter(|told| holder.is_named(told)).cloned().collect()
 }
 
-/// It once waited ten seconds without a message, and then named nobody.
+/// It waited ten seconds without a message, and then named no process.
 #[test]
 fn a_writer_that_waits_names_the_process_it_waits_for() {
     let dir = folder();
@@ -72,7 +72,7 @@ fn a_writer_that_waits_names_the_process_it_waits_for() {
     writer.samples(&[sample(0, Arm::A, 1)]).expect("nobody has it any more");
 }
 
-/// Neither is the mode of a new database changed while another process has it, nor is an older one read.
+/// The mode of a new database isn't changed while another process uses it, and an older one isn't read.
 #[test]
 fn one_that_waits_for_a_database_without_a_log_names_the_process_too() {
     let dir = folder();
@@ -84,7 +84,7 @@ fn one_that_waits_for_a_database_without_a_log_names_the_process_too() {
     assert_eq!(told_of(&holder).len(), 1);
 }
 
-/// `results remove` and `prune` empty the log, which a reader keeps.
+/// `results remove` and `prune` empty the log, which a reader prevents.
 #[test]
 fn one_that_empties_the_log_names_the_reader_that_keeps_it() {
     let dir = folder();
@@ -96,8 +96,8 @@ fn one_that_empties_the_log_names_the_reader_that_keeps_it() {
     assert_eq!(told_of(&holder).len(), 1);
 }
 
-/// Closing any descriptor of a file releases all locks of the process on it (fcntl(2)). Another program would then remove
-/// the log when it closes the database, and all further samples would be lost.
+/// Closing any descriptor of a file releases all locks of the process on it (fcntl(2)). Another program would then
+/// remove the log when it closes the database, and all further samples would be lost.
 #[test]
 fn further_connections_of_a_process_leave_its_lock_to_it() {
     /// Byte that each user of a database locks for reading (`SHARED_FIRST` of SQLite's `os.h`).

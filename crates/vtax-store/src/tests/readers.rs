@@ -1,4 +1,4 @@
-//! Readers create and change nothing, whatever the state of the store, and hold little.
+//! Readers create and change nothing, whatever the state of the store, and use little memory.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use vtax_stats::histogram::Histogram;
 
 use super::*;
 
-/// Sample of a second with as many different round-trip times as a real one has.
+/// Returns a sample of a second with as many different round-trip times as a real one has.
 fn timed(round: u32) -> Sample {
     let mut rtt = Histogram::new();
     (0..20_000u64).for_each(|nth| rtt.record(40_000 + nth * nth % 90_001 + u64::from(round)));
@@ -25,7 +25,7 @@ fn timed(round: u32) -> Sample {
     Sample { figures, ..sample(0, Arm::A, round) }
 }
 
-/// Every file in a directory with its contents and time of last change.
+/// Returns every file in a directory with its contents and its time of last change.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a folder") {
@@ -63,7 +63,7 @@ fn read_in_every_way(dir: &Path) -> usize {
     samples
 }
 
-/// A complete run of two samples, and another one whose writer has been stopped after three samples or more.
+/// Creates a complete run of two samples, and another one whose writer is stopped after three samples or more.
 fn with_stopped_writer(dir: &Path) -> Child {
     let (store, mut writer) = new_run(dir, "demo-0");
     writer.samples(&[timed(1), timed(2)]).expect("they land");
@@ -75,7 +75,7 @@ fn with_stopped_writer(dir: &Path) -> Child {
     out.lines().map_while(Result::ok).filter_map(|line| landed(&line)).nth(2).expect("three samples");
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::STOP).expect("it runs");
-    // It may be in the middle of a write, and stops once that is done.
+    // It may be in the middle of a write, and stops when that is done.
     let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("our child").expect("it stops");
     assert!(status.stopped(), "{status:?}");
     child
@@ -96,11 +96,11 @@ fn reading_makes_and_changes_no_file_next_to_a_writer_nor_after_a_kill() {
     end(child);
     assert!(beside("wal").exists() && beside("shm").exists());
     let killed = read_in_every_way(dir.path());
-    // The writer may have been stopped after it wrote a commit to the log and before it updated the index. Then a
-    // concurrent reader doesn't see the sample, and one that reads the log itself does.
+    // The writer may have been stopped after it wrote a commit to the log and before it updated the index. A concurrent
+    // reader then misses the sample, which one that reads the log itself finds.
     assert!(running >= 3 && (killed == running || killed == running + 1), "{running} and {killed}");
     assert_eq!(Store::read(dir.path()).expect("opens").list().expect("a list")[0].state, Condition::Killed);
-    // A copy without the index of the log.
+    // Copy without the index of the log.
     fs::remove_file(beside("shm")).expect("there");
     assert_eq!(read_in_every_way(dir.path()), killed);
     // The next writer finds everything.
@@ -135,7 +135,7 @@ fn data_read_while_a_writer_began_is_not_trusted() {
     assert_eq!(Store::read(dir.path()).expect("opens").list().expect("once more").len(), 2);
 }
 
-/// The list of 10,000 runs read every plan, counted every sample, and took 0.9 s.
+/// The list of 10,000 runs read every plan and counted every sample, and took 0.9 s.
 #[test]
 fn the_list_reads_short_rows_and_opens_no_lock_of_a_run_that_has_ended() {
     let dir = folder();
@@ -156,7 +156,7 @@ fn the_list_reads_short_rows_and_opens_no_lock_of_a_run_that_has_ended() {
     assert_eq!(store.list().expect("a list")[0].state, Condition::Complete);
 }
 
-/// 216 KiB of each sample were once kept in memory.
+/// 216 KiB were kept in memory for each sample.
 #[test]
 fn little_is_held_of_a_sample() {
     let sample = timed(1);
@@ -184,7 +184,7 @@ fn histograms_are_kept_next_to_the_other_figures() {
     assert!(matches!(damaged, StoreError::Histogram { .. }), "{damaged:?}");
 }
 
-/// A store as the first version wrote it: a killed run of two samples and a failure after a complete run.
+/// Creates a store as the first version wrote it: a complete run, then a killed one of two samples and a failure.
 fn of_first_version(dir: &Path) -> [Sample; 2] {
     fs::create_dir(dir.join("locks")).expect("new");
     let connection = Connection::open(dir.join("results.db")).expect("new");
@@ -300,7 +300,7 @@ fn a_directory_may_have_any_name() {
     assert_eq!(Store::read(&dir).and_then(|store| store.list()).expect("readable").len(), 1);
 }
 
-/// SQLite takes such a file for a new database.
+/// SQLite would take such a file for a new database.
 #[test]
 fn an_emptied_database_is_damaged_and_an_unwritten_or_a_removed_one_is_not() {
     let dir = folder();

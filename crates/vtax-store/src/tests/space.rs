@@ -1,4 +1,4 @@
-//! Full disks, and space that is returned.
+//! Full disks, and release of space.
 
 use super::*;
 use crate::lock::RunLock;

@@ -56,7 +56,7 @@ impl TextStyle {
     }
 }
 
-/// Marks of the chart by kind, the lowest first.
+/// Marks of the chart by kind, from bottom to top.
 pub(super) struct Drawing {
     paper: Paper,
     height: f64,
@@ -78,7 +78,7 @@ impl Drawing {
         self.texts.push((style, json!({"x": round(x), "y": round(y), "w": inert(text)})));
     }
 
-    /// Draws the words of a cell, and its interval behind them.
+    /// Draws the words of a cell, followed by its interval.
     pub(super) fn words(&mut self, x: f64, y: f64, (words, interval): (&str, Option<&str>), judgement: Judgement) {
         self.text(if judgement.is_shown() { TextStyle::Bold } else { TextStyle::Plain }, x, y, words);
         if let Some(interval) = interval {
@@ -112,7 +112,7 @@ impl Drawing {
         self.bands.push(json!({"x": x, "x2": x2, "y": strip.top, "y2": strip.bottom}));
     }
 
-    /// Returns the place of the mark.
+    /// Draws a cell. Returns the horizontal position of its mark.
     pub(super) fn cell(&mut self, scale: &CostScale, strip: Strip, y: f64, name: String, cell: &OverviewCell) -> f64 {
         let x = strip.place(scale.share(cell.cost.value));
         if let Some(reach) = cell.cost.reach() {
@@ -132,7 +132,7 @@ impl Drawing {
         rules["encoding"]["opacity"] = json!({"field": "o", "type": "quantitative", "scale": null, "legend": null});
         let mut layers = vec![layer(self.bands, band), rules, layer(self.intervals, interval)];
         let mut marks = Judgement::marks(said, &self.points);
-        // Each cell has its verdict in words.
+        // Each cell has its verdict in words, so no legend is required.
         for channel in ["fill", "stroke", "shape"] {
             marks["encoding"][channel]["legend"] = Value::Null;
         }
@@ -158,7 +158,7 @@ impl Drawing {
     }
 }
 
-/// Layer of marks with two ends, if they have two.
+/// Returns a layer of marks, with two ends if the rows have them.
 fn layer(rows: Vec<Value>, mark: Value) -> Value {
     let mut encoding = json!({});
     for end in ["x2", "y2"] {

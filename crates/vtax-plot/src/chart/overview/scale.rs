@@ -2,11 +2,11 @@
 
 use crate::measured::Measured;
 
-/// Ratio between the ends of the scale above which the small differences on it could not be seen.
+/// Maximum ratio between the ends of the scale; beyond it, small differences would be invisible.
 const WIDEST: f64 = 100.0;
-/// The scale extends from no more than this part of the baseline's cost to no less than this multiple.
+/// Minimum extent of the scale: it reaches at least from 1/1.05 to 1.05 times the baseline's cost.
 const LEAST: f64 = 1.05;
-/// Ratios at which the scale may have a line, the most useful ones first.
+/// Ratios at which the scale may have a line, in order of preference.
 const TICKS: [f64; 25] = [
     1.0, 2.0, 0.5, 10.0, 0.1, 100.0, 5.0, 0.2, 50.0, 20.0, 1.5, 3.0, 0.7, 0.05, 0.02, 0.01, 1.2, 0.8, 1.1, 0.9, 1.05,
     0.95, 1.02, 0.98, 7.0,
@@ -28,7 +28,7 @@ impl CostScale {
         let spread = |(low, high): (f64, f64), end: f64| (low.min(end), high.max(end));
         let (low, high) = positive.fold((1.0 / LEAST, LEAST), spread);
         let whole = (low.ln(), high.ln());
-        // Half of the widest scale on each side, or what one side leaves to the other.
+        // Half of the widest scale on each side, plus the part that the other side doesn't use.
         let most = WIDEST.ln();
         let low = whole.0.max(-(most - whole.1.min(most / 2.0)));
         let high = whole.1.min(most + low);
@@ -36,13 +36,13 @@ impl CostScale {
         CostScale { low: low - room, high: high + room, cut: (low, high) != whole }
     }
 
-    /// Place of a cost, from 0 to 1.
+    /// Returns the position of a cost, from 0 to 1.
     pub(super) fn share(&self, cost: f64) -> f64 {
         let log = cost.max(f64::MIN_POSITIVE).ln();
         ((log - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// Places of both ends of a noise floor.
+    /// Returns the positions of both ends of a noise floor.
     pub(super) fn band(&self, noise: f64) -> Option<[f64; 2]> {
         (noise > 0.0).then(|| [1.0 / (1.0 + noise), 1.0 + noise].map(|end| self.share(end)))
     }
@@ -52,7 +52,7 @@ impl CostScale {
         self.cut
     }
 
-    /// Places and ratios of the lines of a strip of this width, at least this many pixels apart.
+    /// Returns the positions and ratios of the lines of a strip of this width, at least this many pixels apart.
     pub(super) fn ticks(&self, width: f64, apart: f64) -> Vec<(f64, f64)> {
         let mut ticks: Vec<(f64, f64)> = Vec::new();
         for tick in TICKS.into_iter().filter(|tick| (self.low..=self.high).contains(&tick.ln())) {

@@ -4,7 +4,7 @@ use super::*;
 use hdrhistogram::serialization::{Deserializer as TheirDeserializer, V2DeflateSerializer};
 use proptest::prelude::*;
 
-/// Bytes of a histogram whose counters are `words`, with correct lengths and checksums.
+/// Returns the bytes of a histogram with the counters `words`, and with correct lengths and checksums.
 fn with_words(words: &[u8]) -> String {
     let mut encoded = Vec::new();
     V2Serializer::new().serialize(&Histogram::new().0, &mut encoded).unwrap();
@@ -14,7 +14,7 @@ fn with_words(words: &[u8]) -> String {
     STANDARD.encode(envelope(&stored_zlib(&encoded)))
 }
 
-/// Written by this module, read back by PyPI's `hdrhistogram` 0.10.8: `HdrHistogram.decode(text)` has a total of 5, a
+/// Written by this module and parsed by PyPI's `hdrhistogram` 0.10.8: `HdrHistogram.decode(text)` has a total of 5, a
 /// minimum of 1000 and `get_value_at_percentile(50)` of 25007.
 #[test]
 fn the_text_form_is_the_one_that_others_read() {
@@ -25,7 +25,7 @@ fn the_text_form_is_the_one_that_others_read() {
 const OTHERS_READ: &str =
     "HISTFAAAAEB4AQE1AMr/HISTEwAAAA0AAAAAAAAAAwAAAAAAAAABAAAADfhHWAA/8AAAAAAAAM8PAuFIBItWArP9AQKnHAjO";
 
-/// The same as PyPI's `hdrhistogram` 0.10.8 writes it: `HdrHistogram.decode(OTHERS_READ).encode()`.
+/// The same histogram, written by PyPI's `hdrhistogram` 0.10.8: `HdrHistogram.decode(OTHERS_READ).encode()`.
 #[test]
 fn text_deflated_by_other_programs_is_read() {
     let theirs = "HISTFAAAAC14nJNpmSzMwMDAywABzFCaEST2wz2Cwf4DROA8P9NDD5buMKbNfxmZAKccCM4=";
@@ -55,12 +55,12 @@ fn hostile_texts_are_refused_with_the_part_that_is_wrong() {
     assert!(matches!(read("§"), Err(HistogramError::NotBase64 { .. })));
     let long = "A".repeat(MAX_BASE64 + 4);
     assert_eq!(read(&long), Err(HistogramError::TooLong { length: long.len() }));
-    // Skips i64::MIN counters: the negation that overflows.
+    // Skips i64::MIN counters, whose negation overflows.
     assert_eq!(read(&with_words(&[0xff; 9])), damaged("list of counters"));
     // Counts i64::MAX.
     let most = [&[0xfe][..], &[0xff; 8]].concat();
     assert_eq!(read(&with_words(&most)), Err(HistogramError::TooManyCounts));
-    // One counter more than there are.
+    // One counter more than exist.
     let full = vec![2u8; COUNTERS];
     assert_eq!(read(&with_words(&full)).unwrap().count(), COUNTERS as u64);
     assert_eq!(read(&with_words(&vec![2u8; COUNTERS + 1])), damaged("list of counters"));
@@ -123,7 +123,7 @@ proptest! {
         let mut bytes = STANDARD.decode(of(&values).to_base64()).unwrap();
         let place = place.index(bytes.len());
         bytes[place] ^= change;
-        // Some bits of a zlib stream have no meaning for a reader: the level, the padding.
+        // Some bits of a zlib stream don't affect a reader: the level, the padding.
         if let Ok(histogram) = Histogram::from_base64(&STANDARD.encode(&bytes)) {
             prop_assert_eq!(histogram, of(&values));
         }

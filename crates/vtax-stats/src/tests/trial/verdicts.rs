@@ -21,8 +21,8 @@ fn is_shown(study: &SyntheticStudy) -> bool {
 }
 
 /// Any arm of a table of equal arms that is called different is a false alarm. Arms share their baseline, so they are
-/// dependent and Holm's bound is not reached; a rate far below it would be wasted power, as it was when the sum's p and
-/// a noise floor both had to agree (0.2 to 1.1 %).
+/// dependent and Holm's bound is not reached. A rate far below it would be wasted power: it was 0.2 to 1.1 % when the
+/// sum's p and a noise floor both had to agree.
 #[test]
 fn a_table_of_equal_arms_has_a_false_alarm_in_one_of_twenty_at_most() {
     let mut draws = Draws::seeded(40);
@@ -48,7 +48,7 @@ fn equal_arms_on_a_machine_that_wanders_are_seldom_called_different() {
     }
 }
 
-/// A' is over or under A by more than its own interval in one study of twenty.
+/// A' differs from A by more than its own interval in one of twenty studies.
 #[test]
 fn an_unbiased_baseline_is_seldom_called_biased() {
     let mut draws = Draws::seeded(41);
@@ -70,8 +70,8 @@ fn five_percent_is_found_under_three_percent_drift() {
     }
 }
 
-/// Rate at which a detectable difference of one study is shown in another study, by Holm's criterion for the smallest p
-/// of a family.
+/// Returns the rate at which the detectable difference of one study is shown in another study, by Holm's criterion for
+/// the smallest p of a family.
 fn power(draws: &mut Draws, rounds: usize, members: usize, shape: NoiseShape) -> OutcomeCounts {
     const TRIALS: u32 = 250;
     const EACH: u32 = 8;
@@ -89,7 +89,7 @@ fn power(draws: &mut Draws, rounds: usize, members: usize, shape: NoiseShape) ->
     })
 }
 
-/// B6 of the review: "four of five" was 57 to 70 % for all noise but normal one.
+/// B6 of the review: "four of five" was 57 to 70 % for all noise except normal noise.
 #[test]
 fn detectable_differences_are_shown_in_four_of_five_at_any_noise() {
     let mut draws = Draws::seeded(43);
@@ -101,8 +101,8 @@ fn detectable_differences_are_shown_in_four_of_five_at_any_noise() {
     }
 }
 
-/// Few rounds know too little of the noise's tails to be exact: their detection limit is too large under normal noise
-/// (shown in up to 95 %), and hardly large enough where one of ten samples is disturbed.
+/// A few rounds contain too little information on the noise's tails to be exact: their detection limit is too large
+/// under normal noise (shown in up to 95 %), and hardly large enough if one of ten samples is disturbed.
 #[test]
 fn detectable_differences_of_few_rounds_are_shown_at_least_that_often() {
     let mut draws = Draws::seeded(45);
