@@ -93,7 +93,7 @@ pub struct EndReport {
     pub overrun_ns: u64,
     /// Reason why idle states were not disabled although the test requested it.
     pub idle_not_held: Option<ForeignText>,
-    /// Times in ns that the responder really waited before each response, if the test asks for a delay.
+    /// Times in ns that the responder actually waited before each response, if the test requests a delay.
     pub waits: Option<Histogram>,
     /// Priority of the measuring threads, the lowest of all; absent in results of older versions.
     pub priority: Option<ThreadPriority>,

@@ -232,7 +232,7 @@ pub enum Sending {
 #[serde(default, deny_unknown_fields)]
 pub struct Manners {
     /// Delay of each answer after its request has arrived. The responder spins for up to 127 ns longer, and reports how
-    /// long it really waited.
+    /// long it actually waited.
     pub delay: Option<Span>,
     /// Length of one pause in the middle of the measured time in which it does nothing.
     pub stall: Option<Span>,

@@ -41,12 +41,12 @@ pub(crate) fn idle_words<'a>(records: impl Iterator<Item = &'a CellRecord> + Clo
 /// unusual.
 pub(crate) fn priority_words<'a>(records: impl Iterator<Item = &'a CellRecord>) -> Option<String> {
     let of_transactions = records.filter(|record| record.cell.kind().is_transactions());
-    let told = of_transactions.filter_map(|record| {
+    let priorities = of_transactions.filter_map(|record| {
         let priority = record.priority()?;
         let is_unusual = record.cell.instrument == Instrument::Path || priority == ThreadPriority::RealTime;
         is_unusual.then_some(priority)
     });
-    told.min().map(|priority| format!("round trips at {priority}"))
+    priorities.min().map(|priority| format!("round trips at {priority}"))
 }
 
 /// Round trips then include the time to wake a CPU.

@@ -1,5 +1,11 @@
 //! Figures of one sample, both endpoints joined.
 
+mod cpu;
+mod end;
+
+pub use cpu::{CpuFigures, EndCpu};
+use cpu::{cycles, threads_per_second};
+pub use end::{BothEnds, EndDetail, EndLocation, WaitFigures};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -7,11 +13,7 @@ use super::{HostCpu, OtherPrograms, Parallel};
 use crate::{
     disk::{DiskReport, IoReport},
     endpoint::Ends,
-    foreign::ForeignText,
-    measurement::{
-        EndReport, FileReport, Interval, IntervalRtt, MachineCpu, PacketCounts, SessionCpu, Slice, Stages, ThreadCpu,
-        ThreadPriority, WarmupReport, WireCounts,
-    },
+    measurement::{EndReport, FileReport, IntervalRtt, PacketCounts, Slice, ThreadCpu},
     metric::CpuRole,
     workload::{StreamLoad, TestKind, TestSpec},
 };
@@ -111,86 +113,6 @@ impl LoadFigures {
     }
 }
 
-/// Location of an endpoint, for its share of its host's CPU time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EndLocation {
-    /// In a guest whose host wasn't observed, or endpoints of several pairs in different places.
-    #[default]
-    Unknown,
-    /// On a host, or in a zone of it.
-    Host,
-    /// In a guest whose host was observed.
-    Guest,
-    /// In a zone of a host whose traffic a program carries, which was also observed.
-    Relayed,
-}
-
-/// Reports of each endpoint beyond the joined figures.
-pub type BothEnds = Ends<EndDetail>;
-
-/// Parts of an endpoint's report that are kept unchanged.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EndDetail {
-    /// The warm-up before the measured time.
-    pub warmup: WarmupReport,
-    /// Packets of the measured sockets; of several pairs, of all of them.
-    pub wire: Option<WireCounts>,
-    /// One entry per interval.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub series: Vec<Interval>,
-    /// Breakdown of the messages' time.
-    pub stages: Option<Stages>,
-    /// UDP streams: datagrams of the whole flow, sent or arrived.
-    pub whole_flow: u64,
-    /// UDP: datagrams that the socket had no room for; absent if the measuring program doesn't
-    /// report it.
-    pub socket_drops: Option<u64>,
-    /// Slices: maximum overrun of this endpoint's time in nanoseconds.
-    #[serde(skip_serializing_if = "crate::is_default")]
-    pub overrun_ns: u64,
-    /// Reason why idle states were not disabled although requested.
-    pub idle_not_held: Option<ForeignText>,
-    /// crr and cc: connections that ended without presenting the token.
-    #[serde(skip_serializing_if = "crate::is_default")]
-    pub strangers: u64,
-    /// Real delay of the responder before its responses, if the test requests one.
-    pub waits: Option<WaitFigures>,
-    /// Priority of the measuring threads; absent if the measuring program does not report it.
-    pub priority: Option<ThreadPriority>,
-}
-
-/// Duration of deliberate delays in nanoseconds, by the responder's own clock.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct WaitFigures {
-    /// From the histogram.
-    pub mean: f64,
-    /// Median.
-    pub p50: u64,
-}
-
-impl EndDetail {
-    fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, priority, .. } = *report;
-        let waits = |waits: &Histogram| WaitFigures { mean: waits.mean_ns(), p50: waits.percentile(50.0) };
-        EndDetail {
-            warmup,
-            wire,
-            series: report.series.clone(),
-            stages: report.stages.clone(),
-            whole_flow,
-            socket_drops: Some(report.socket_drops),
-            overrun_ns,
-            idle_not_held: report.idle_not_held.clone(),
-            strangers,
-            waits: report.waits.as_ref().map(waits),
-            priority,
-        }
-    }
-}
-
 /// Round-trip times of a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RttFigures {
@@ -210,65 +132,6 @@ pub struct RttFigures {
     /// All of them: HdrHistogram V2, base64.
     #[serde(with = "histogram::as_text")]
     pub hdr: SparseHistogram,
-}
-
-/// CPU seconds of a sample.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct CpuFigures {
-    /// True if both endpoints were on one machine, whose CPU time then must not be counted twice.
-    pub one_machine: bool,
-    /// The endpoint that sends requests or the stream.
-    pub initiator: EndCpu,
-    /// The endpoint that answers or receives.
-    pub responder: EndCpu,
-}
-
-/// CPU seconds at one endpoint.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct EndCpu {
-    /// Each measuring thread.
-    pub threads: Vec<ThreadCpu>,
-    /// The whole machine in this endpoint's measured time.
-    pub machine: MachineCpu,
-    /// Measured time of this endpoint, in seconds.
-    pub seconds: f64,
-    /// The CPU time from the first slice to the last one, if the sample was cut into slices.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<SessionCpu>,
-}
-
-impl CpuFigures {
-    /// Returns the machines that were observed, each once.
-    fn machines(&self) -> impl Iterator<Item = &MachineCpu> {
-        let responder = (!self.one_machine).then_some(&self.responder);
-        [&self.initiator].into_iter().chain(responder).map(|end| &end.machine).filter(|machine| machine.cpus > 0)
-    }
-
-    /// Returns true if the CPU time of the machines is known: between slices others were measured.
-    pub fn tells_machines(&self) -> bool {
-        self.machines().next().is_some()
-    }
-
-    /// Returns true if the CPU time of a machine is known from ticks only, as in older versions.
-    pub fn is_by_ticks(&self) -> bool {
-        self.machines().any(MachineCpu::is_by_ticks)
-    }
-
-    /// Returns true if it is the time of the measuring threads, in the absence of a better figure.
-    pub fn is_raised(&self) -> bool {
-        self.machines().any(|machine| machine.raised)
-    }
-}
-
-impl EndCpu {
-    fn of(report: &EndReport) -> EndCpu {
-        EndCpu {
-            threads: report.threads.clone(),
-            machine: report.machine,
-            seconds: report.seconds,
-            session: report.session,
-        }
-    }
 }
 
 impl Figures {
@@ -459,7 +322,7 @@ impl Figures {
         self.typical(|slice| slice.seconds * 1e6 / slice.transactions as f64, whole)
     }
 
-    /// Returns the mean µs that the responder really waited before a response. None if the test requests no delay.
+    /// Returns the mean µs that the responder actually waited before a response. None if the test requests no delay.
     pub fn waited_us(&self) -> Option<f64> {
         Some(self.ends.responder.waits?.mean / 1e3)
     }
@@ -556,18 +419,6 @@ impl Figures {
     pub fn cpu_us_per_kb(&self) -> f64 {
         self.busy_cpus() * self.seconds * 1e6 / (self.bytes as f64 / 1024.0)
     }
-}
-
-/// Returns the cycles of an endpoint's measuring threads, if all of them counted.
-fn cycles(end: &EndCpu) -> Option<f64> {
-    let of_threads = end.threads.iter().map(|thread| thread.cycles.map(|cycles| cycles as f64));
-    of_threads.sum::<Option<f64>>().filter(|sum| *sum > 0.0)
-}
-
-/// Returns the CPUs that an endpoint's measuring threads used.
-fn threads_per_second(end: &EndCpu) -> f64 {
-    let used: f64 = end.threads.iter().map(|thread| thread.user + thread.system).sum();
-    if end.seconds > 0.0 { used / end.seconds } else { 0.0 }
 }
 
 /// Slices are matched by their order. The other endpoint's usage is scaled to the counts of the counting one.

@@ -40,7 +40,7 @@ pub struct SampleReading {
     pub values: FigureValues,
     /// Round-trip times in nanoseconds; in the open loop from when the request was due.
     pub rtt: Option<RttReading>,
-    /// µs that the responder really waited before a response, if the test requests a delay.
+    /// µs that the responder actually waited before a response, if the test requests a delay.
     pub waited_us: Option<f64>,
     /// Open loop: the mean in nanoseconds from when the request was actually sent.
     pub mean_from_send: Option<f64>,

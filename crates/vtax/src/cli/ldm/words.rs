@@ -115,7 +115,7 @@ impl Grammar {
         let known = self.all_keys().find(|key| *key == written);
         known.ok_or_else(|| {
             if let Some(why) = property(self.verb, written) {
-                return Stop::input(miette!(code = "usage", "{} {written}=: {why}", self.verb));
+                return Stop::input(miette!(code = "usage", "{} {written}= is not supported: {why}", self.verb));
             }
             let near = suggestion(written, self.all_keys());
             self.usage(format!("unknown property `{written}`{near}"))

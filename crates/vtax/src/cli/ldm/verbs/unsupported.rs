@@ -255,7 +255,7 @@ fn find(rows: &'static [Unsupported], verb: &str, name: &str) -> Option<&'static
 /// Returns the error that replaces clap's if the words belong to Oracle's `ldm`.
 pub(in crate::cli) fn refusal(error: &Error, words: &[&str], ldm: &Command) -> Option<Error> {
     let mut words = words.iter().skip_while(|word| **word != "ldm").skip(1);
-    let said = |what: &str, why: &str| Some(Error::raw(error.kind(), format!("{what}: {why}\n")));
+    let said = |what: &str, why: &str| Some(Error::raw(error.kind(), format!("{what} is not supported: {why}\n")));
     match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(written)), _) => {
             let of_ldm = words.any(|word| word == written);
@@ -311,7 +311,7 @@ mod tests {
         for row in VERBS {
             for verb in row.verbs {
                 for name in forms(verb).iter().map(String::as_str).chain([*verb]) {
-                    assert_eq!(told(&format!("{name} -f x")), format!("error: {name}: {}\n", row.why));
+                    assert_eq!(told(&format!("{name} -f x")), format!("error: {name} is not supported: {}\n", row.why));
                 }
             }
         }
@@ -326,11 +326,14 @@ mod tests {
             for verb in row.verbs {
                 assert_eq!(ldm.find_subcommand(verb).map(Command::get_name), Some(*verb), "{verb} is its first name");
                 for option in row.names {
-                    assert_eq!(told(&format!("{verb} {option} x")), format!("error: {verb} {option}: {}\n", row.why));
+                    assert_eq!(
+                        told(&format!("{verb} {option} x")),
+                        format!("error: {verb} {option} is not supported: {}\n", row.why)
+                    );
                 }
             }
         }
-        assert!(told("--in rack/sun bind -q mars").contains("bind-domain -q: bind uses"));
+        assert!(told("--in rack/sun bind -q mars").contains("bind-domain -q is not supported: bind uses"));
     }
 
     #[test]
