@@ -17,7 +17,7 @@ use vtax_model::{
     run::Difference,
     study::Row,
 };
-use vtax_stats::{PValue, Preference, Significance, Verdict, holm, median};
+use vtax_stats::{IndependentRatio, PValue, Preference, Significance, Verdict, holm, median};
 
 pub(crate) use misgivings::sampling;
 use misgivings::{instruments, misgivings};
@@ -29,7 +29,6 @@ use super::{
     heading::{date, plan},
     labels,
     number::{brief_change, brief_interval, counted},
-    two_samples,
     view::{Column, Group, JudgedChange, Section, SectionPart, Table, TableRow, Value, View},
     words,
 };
@@ -126,7 +125,7 @@ fn compared(record: &CellRecord, other: &ResultDocument, metric: Option<Metric>)
     let cell = record.cell;
     let of = Metric::chosen(metric, cell.kind())?;
     let (a, b) = (rounds_of(record, of), rounds_of(of_cell(other, cell)?, of));
-    let found = two_samples::ratio(&a, &b)?;
+    let found = IndependentRatio::of(&a, &b)?;
     let (low, high) = found.interval.unzip();
     Some(Compared {
         cell,

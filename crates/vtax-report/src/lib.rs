@@ -55,7 +55,6 @@ mod tests;
 mod topic;
 mod trend;
 mod trouble;
-mod two_samples;
 mod under_way;
 mod view;
 mod words;

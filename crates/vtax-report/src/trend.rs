@@ -16,12 +16,14 @@ use vtax_model::{
     metric::Metric,
     result::{CellRecord, ResultDocument},
 };
-use vtax_stats::{LevelChange, Significance, Verdict, fewest_figures, level_changes, median, resemblance};
+use vtax_stats::{
+    IndependentRatio, LevelChange, Significance, Verdict, fewest_figures, level_changes, median, resemblance,
+};
 
 use super::{
     blocks::distinct,
     compare::{is_same, rounds_of},
-    labels, two_samples, words,
+    labels, words,
 };
 use environment::MachineChange;
 
@@ -271,7 +273,7 @@ impl CellTrend {
     }
 
     fn step(&self, change: &LevelChange, before: &[f64], after: &[f64]) -> Option<TrendStep> {
-        let found = two_samples::ratio(before, after)?;
+        let found = IndependentRatio::of(before, after)?;
         let (low, high) = found.interval.unzip();
         let worse = self.of.cost_ratio(found.ratio) > 1.0;
         Some(TrendStep {

@@ -11,6 +11,8 @@
 //! 4. [`holm()`]: the correction for many simultaneous comparisons.
 //! 5. [`judge_family`]: "slower", "faster", "not significant", "≤ x % worse" or "too noisy to tell".
 //!
+//! [`IndependentRatio`] compares figures of two runs, which have no rounds in common.
+//!
 //! [`MedianPolish`] and [`RobustScale`] find the outliers among the units of a table, e.g. the slow hosts of a fleet.
 //!
 //! [`BoundedMean`] has intervals that hold for several figures at the same time, for comparisons with targets.
@@ -36,6 +38,7 @@ pub mod error;
 pub mod floor;
 pub mod histogram;
 pub mod holm;
+pub mod independent;
 pub mod level;
 pub mod outlying;
 pub mod p_value;
@@ -63,6 +66,7 @@ pub use difference::LogDifference;
 pub use error::{Side, StatsError};
 pub use floor::NoiseFloor;
 pub use holm::holm;
+pub use independent::IndependentRatio;
 pub use level::{LevelChange, fewest_figures, level_changes, resemblance};
 pub use outlying::{OutlierTest, RobustScale, error_of_median};
 pub use p_value::{PValue, Significance};

@@ -1,8 +1,8 @@
 //! Runs the project's checks: `make test`, `make lint` and the gate.
 //!
 //! `cargo test` runs one test program after another, each with a fixed number of threads. Here all programs share one
-//! budget of CPUs: a job that mostly waits leaves room for others, and a test that judges figures has the machine to
-//! itself. Each job has a supervisor, which measures the CPU time of everything that the job starts and ends whatever
+//! budget of CPUs: a job that mostly waits leaves room for others, CPUs that stay idle get another job, and a test that
+//! judges figures has the machine to itself. Each job has a supervisor, which measures the CPU time of everything that the job starts and ends whatever
 //! the job leaves behind. The parts, their tests and the CPU time that each may take are in `tests/suite.toml`.
 //!
 //! cargo-nextest also runs each test as a process, but does not measure CPU time, and would have to be compiled first.
@@ -12,6 +12,7 @@
 mod costs;
 mod disk_space;
 mod error;
+mod idle;
 mod job;
 mod programs;
 mod run_directory;

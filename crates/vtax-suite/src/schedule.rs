@@ -6,7 +6,7 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Sender},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +14,7 @@ use std::{
 use super::{
     costs::JobCosts,
     error::SuiteError,
+    idle::IdleTime,
     job::{JobEnd, JobFailure, SuiteJob},
     settings::state,
     supervisor::{Report, SUPERVISE},
@@ -22,6 +23,14 @@ use super::{
 /// Number of CPUs by which all jobs together may exceed the machine: estimates are rough, and no job uses its share all
 /// the time.
 const SLACK: f64 = 0.3;
+/// Interval between two measurements of the machine's idle time: long enough that a job that has just started counts.
+const LOOKS: Duration = Duration::from_secs(4);
+/// Idle CPUs above which another job starts, although the estimates leave no room for it.
+const IDLE: f64 = 0.25;
+/// Number of jobs per CPU that run at the same time at most, because the work of waiting jobs comes in bursts.
+const MOST: usize = 5;
+/// Nice value of all jobs but the longest one, on which the end of the suite depends.
+const NICE: &str = "5";
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints a line when a job ends.
 pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEnd>, SuiteError> {
@@ -29,21 +38,28 @@ pub(crate) fn run(mut jobs: Vec<SuiteJob>, costs: &JobCosts) -> Result<Vec<JobEn
     jobs.sort_by(|a, b| a.alone.cmp(&b.alone).then(costs.wall_seconds(b).total_cmp(&costs.wall_seconds(a))));
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let mut room = Room::new(f64::from(u32::try_from(cpus).unwrap_or(u32::MAX)));
-    let (all, mut ends) = (jobs.len(), Vec::new());
+    let longest = jobs.first().map(|job| job.name.clone());
+    let (all, mut started, mut ends) = (jobs.len(), 0, Vec::new());
     let (sender, receiver) = mpsc::channel();
-    for number in 0.. {
+    let mut idle = IdleTime::now()?;
+    while ends.len() < all {
         while let Some(index) = jobs.iter().position(|job| room.has(share(job, costs, &room))) {
             let job = jobs.remove(index);
             room.enter(share(&job, costs, &room));
-            start(job, state().join(format!("{number}-{index}-{}", jobs.len())), sender.clone())?;
+            let comes_first = longest.as_ref() == Some(&job.name);
+            start(job, comes_first, state().join(format!("{started}")), sender.clone())?;
+            started += 1;
         }
-        if ends.len() == all {
-            break;
+        match receiver.recv_timeout(LOOKS.saturating_sub(idle.age())) {
+            Ok(end) => {
+                let end = end?;
+                room.leave(share(&end.job, costs, &room));
+                print(&end, ends.len() + 1, all);
+                ends.push(end);
+            }
+            Err(RecvTimeoutError::Timeout) => room.idle = idle.cpus_since()?,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("a sender is here"),
         }
-        let end = receiver.recv().expect("a sender is here")?;
-        room.leave(share(&end.job, costs, &room));
-        print(&end, ends.len() + 1, all);
-        ends.push(end);
     }
     Ok(ends)
 }
@@ -53,21 +69,30 @@ struct Room {
     cpus: f64,
     taken: f64,
     jobs: usize,
+    /// CPUs that were idle recently, until another job takes them.
+    idle: f64,
 }
 
 impl Room {
     fn new(cpus: f64) -> Room {
-        Room { cpus, taken: 0.0, jobs: 0 }
+        Room { cpus, taken: 0.0, jobs: 0, idle: 0.0 }
     }
 
-    /// Returns true if a job may start. The first one always may.
+    /// Returns true if a job may start. The first one always may. Otherwise its estimate must fit beside the other
+    /// estimates, or into what they leave unused.
     fn has(&self, share: f64) -> bool {
-        self.jobs == 0 || self.taken + share <= self.cpus + SLACK
+        self.jobs == 0 || self.taken + share <= self.cpus + SLACK || self.wastes() && share <= self.cpus
+    }
+
+    /// Returns true if CPUs are idle although jobs run that were expected to use them.
+    fn wastes(&self) -> bool {
+        self.idle > IDLE && (self.jobs as f64) < self.cpus * MOST as f64
     }
 
     fn enter(&mut self, share: f64) {
         self.taken += share;
         self.jobs += 1;
+        self.idle = 0.0;
     }
 
     fn leave(&mut self, share: f64) {
@@ -82,22 +107,28 @@ fn share(job: &SuiteJob, costs: &JobCosts, room: &Room) -> f64 {
 }
 
 /// Starts a job on a separate thread, which sends the outcome.
-fn start(job: SuiteJob, files: PathBuf, sender: Sender<Result<JobEnd, SuiteError>>) -> Result<(), SuiteError> {
+fn start(
+    job: SuiteJob,
+    comes_first: bool,
+    files: PathBuf,
+    sender: Sender<Result<JobEnd, SuiteError>>,
+) -> Result<(), SuiteError> {
     let name = job.name.clone();
     let work = move || {
         // The suite ends with the first error; after that, there is no receiver.
-        let _ = sender.send(carry_out(job, &files));
+        let _ = sender.send(carry_out(job, comes_first, &files));
     };
     thread::Builder::new().spawn(work).map_err(SuiteError::program(&name))?;
     Ok(())
 }
 
-fn carry_out(job: SuiteJob, files: &Path) -> Result<JobEnd, SuiteError> {
+fn carry_out(job: SuiteJob, comes_first: bool, files: &Path) -> Result<JobEnd, SuiteError> {
     let (log, report) = (files.with_extension("log"), files.with_extension("report"));
     let output = File::create(&log).map_err(SuiteError::file("create", &log))?;
     let errors = output.try_clone().map_err(SuiteError::file("open", &log))?;
     let suite = env::current_exe().map_err(SuiteError::program("this program"))?;
-    let mut command = Command::new(suite);
+    let mut command = Command::new("nice");
+    command.args(["-n", if comes_first { "0" } else { NICE }]).arg(suite);
     command.arg(SUPERVISE).arg(&report).args(&job.command).current_dir(&job.directory);
     command.envs(job.environment.iter().cloned()).stdin(Stdio::null()).stdout(output).stderr(errors);
     let begun = Instant::now();
@@ -165,6 +196,25 @@ mod tests {
         assert!(!room.has(0.25));
         room.leave(1.0);
         assert!(room.has(0.25));
+    }
+
+    #[test]
+    fn one_job_starts_in_what_others_leave_idle() {
+        let mut room = Room::new(2.0);
+        let alone = 2.0 + SLACK;
+        for _ in 0..2 {
+            room.enter(1.1);
+        }
+        assert!(!room.has(1.0));
+        room.idle = 0.9;
+        assert!(room.has(1.0) && !room.has(alone));
+        room.enter(1.0);
+        assert!(!room.has(0.25), "it may need what was idle");
+        for _ in 0..7 {
+            room.enter(0.25);
+        }
+        room.idle = 0.9;
+        assert!(!room.has(0.25), "ten jobs run on two CPUs");
     }
 
     #[test]

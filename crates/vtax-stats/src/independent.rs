@@ -7,12 +7,13 @@
 
 /// Second set over the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ratio {
-    pub(crate) ratio: f64,
+pub struct IndependentRatio {
+    /// Hodges-Lehmann estimate.
+    pub ratio: f64,
     /// 95 % interval; `None` if there are too few figures for one.
-    pub(crate) interval: Option<(f64, f64)>,
+    pub interval: Option<(f64, f64)>,
     /// Two-sided p-value.
-    pub(crate) p: f64,
+    pub p: f64,
 }
 
 const TAIL: f64 = 0.025;
@@ -21,17 +22,23 @@ const TAIL: f64 = 0.025;
 /// cheap.
 const MOST: usize = 60;
 
-/// Returns `None` if a side is empty or has a figure that is not above 0.
-pub(crate) fn ratio(first: &[f64], second: &[f64]) -> Option<Ratio> {
-    let (first, second) = (thinned(first), thinned(second));
-    let positive = |figures: &[f64]| !figures.is_empty() && figures.iter().all(|x| x.is_finite() && *x > 0.0);
-    if !positive(&first) || !positive(&second) {
-        return None;
+impl IndependentRatio {
+    /// Returns `None` if a side is empty or has a figure that is not above 0.
+    pub fn of(first: &[f64], second: &[f64]) -> Option<IndependentRatio> {
+        let (first, second) = (thinned(first), thinned(second));
+        let positive = |figures: &[f64]| !figures.is_empty() && figures.iter().all(|x| x.is_finite() && *x > 0.0);
+        if !positive(&first) || !positive(&second) {
+            return None;
+        }
+        let mut ratios: Vec<f64> = first.iter().flat_map(|a| second.iter().map(move |b| b / a)).collect();
+        ratios.sort_by(f64::total_cmp);
+        let below = cumulative(first.len(), second.len());
+        Some(IndependentRatio {
+            ratio: median(&ratios),
+            interval: interval(&ratios, &below),
+            p: p_value(&ratios, &below),
+        })
     }
-    let mut ratios: Vec<f64> = first.iter().flat_map(|a| second.iter().map(move |b| b / a)).collect();
-    ratios.sort_by(f64::total_cmp);
-    let below = cumulative(first.len(), second.len());
-    Some(Ratio { ratio: median(&ratios), interval: interval(&ratios, &below), p: p_value(&ratios, &below) })
 }
 
 fn thinned(figures: &[f64]) -> Vec<f64> {
@@ -132,7 +139,7 @@ mod tests {
     #[test]
     fn a_textbook_interval() {
         // m = n = 4: P(U <= 0) = 1/70, P(U <= 1) = 2/70 = 0.0286 > 0.025, so k = 1.
-        let found = ratio(&[1.0, 2.0, 4.0, 8.0], &[16.0, 32.0, 64.0, 128.0]).expect("positive");
+        let found = IndependentRatio::of(&[1.0, 2.0, 4.0, 8.0], &[16.0, 32.0, 64.0, 128.0]).expect("positive");
         assert_eq!(found.interval, Some((2.0, 128.0)));
         assert!((found.p - 2.0 / 70.0).abs() < 1e-12);
         assert_eq!(found.ratio, 16.0);
@@ -140,21 +147,21 @@ mod tests {
 
     #[test]
     fn three_against_three_have_no_interval() {
-        let found = ratio(&[1.0, 1.1, 0.9], &[2.0, 2.1, 1.9]).expect("positive");
+        let found = IndependentRatio::of(&[1.0, 1.1, 0.9], &[2.0, 2.1, 1.9]).expect("positive");
         assert_eq!(found.interval, None);
         assert!((found.p - 0.1).abs() < 1e-12);
     }
 
     #[test]
     fn equal_figures_show_no_difference() {
-        let found = ratio(&[5.0; 8], &[5.0; 8]).expect("positive");
+        let found = IndependentRatio::of(&[5.0; 8], &[5.0; 8]).expect("positive");
         assert_eq!((found.ratio, found.interval, found.p), (1.0, Some((1.0, 1.0)), 1.0));
     }
 
     #[test]
     fn figures_without_a_ratio_have_none() {
         for (first, second) in [(vec![], vec![1.0]), (vec![1.0], vec![0.0]), (vec![f64::NAN], vec![1.0])] {
-            assert_eq!(ratio(&first, &second), None);
+            assert_eq!(IndependentRatio::of(&first, &second), None);
         }
     }
 
@@ -164,7 +171,7 @@ mod tests {
             first in proptest::collection::vec(0.1f64..10.0, 1..30),
             second in proptest::collection::vec(0.1f64..10.0, 1..30),
         ) {
-            let (there, back) = (ratio(&first, &second).expect("positive"), ratio(&second, &first).expect("positive"));
+            let (there, back) = (IndependentRatio::of(&first, &second).expect("positive"), IndependentRatio::of(&second, &first).expect("positive"));
             prop_assert!((there.ratio * back.ratio - 1.0).abs() < 1e-9);
             prop_assert!((there.p - back.p).abs() < 1e-9);
             prop_assert_eq!(there.interval.is_some(), back.interval.is_some());
