@@ -68,6 +68,10 @@ impl<'a> Killed<'a> {
         self
     }
 
+    fn with_halted_domains(self) -> Killed<'a> {
+        Killed { host: self.host.with_halted_domains(), ..self }
+    }
+
     fn start(&self) {
         self.host.ldm("bind mars");
         self.host.ldm("start mars");
@@ -153,7 +157,7 @@ impl<'a> Killed<'a> {
 #[test]
 fn a_domain_with_disks_that_is_killed_on_its_way_leaves_nothing() {
     let bench = Bench::new();
-    let killed = Killed::new(&bench, "t-ldm-dk").with_both();
+    let killed = Killed::new(&bench, "t-ldm-dk").with_both().with_halted_domains();
     let before = killed.inactive();
     let bound = || drop(killed.host.ldm("bind mars"));
     let active = || killed.start();

@@ -18,6 +18,7 @@ use super::{
     Bench,
     bench::{printed, wait_for_boot, wait_until},
     crash::{Ending, kill_at},
+    halted,
     lab_guests::{Down, lab_file},
 };
 
@@ -26,6 +27,8 @@ pub(super) struct Host<'a> {
     pub(super) bench: &'a Bench,
     pub(super) lab: &'a str,
     pub(super) name: &'static str,
+    /// Kernel of the domains, if it is not the usual one.
+    kernel: Option<PathBuf>,
     _down: Option<Down<'a>>,
 }
 
@@ -34,14 +37,19 @@ impl Host<'_> {
         fs::write(bench.path().join("lab.toml"), lab_file(lab, "")).expect("a file of the test");
         let down = Down(bench, lab);
         bench.printed(&["lab", "up", "lab.toml"]);
-        let host = Host { bench, lab, name: "sut", _down: Some(down) };
+        let host = Host { bench, lab, name: "sut", kernel: None, _down: Some(down) };
         host.free_wire();
         host
     }
 
+    /// Domains halt as soon as they start.
+    pub(super) fn with_halted_domains(self) -> Self {
+        Host { kernel: Some(halted::tree(self.bench)), ..self }
+    }
+
     /// Returns the lab's other host, at the other end of the wire.
     pub(super) fn peer(&self) -> Host<'_> {
-        let peer = Host { bench: self.bench, lab: self.lab, name: "peer", _down: None };
+        let peer = Host { bench: self.bench, lab: self.lab, name: "peer", kernel: None, _down: None };
         peer.free_wire();
         peer
     }
@@ -60,7 +68,9 @@ impl Host<'_> {
     pub(super) fn command(&self, words: &str) -> Command {
         let within = format!("{}/{}", self.lab, self.name);
         let words: Vec<&str> = ["ldm", "--in", &within].into_iter().chain(words.split(' ')).collect();
-        self.bench.command(&words)
+        let mut command = self.bench.command(&words);
+        command.envs(self.kernel.iter().map(|kernel| ("VTAX_KERNEL", kernel)));
+        command
     }
 
     pub(super) fn try_ldm(&self, words: &str) -> Output {
@@ -400,7 +410,7 @@ fn killed_at_any_call(host: &Host<'_>, words: &str, states: [&str; 2], mut prepa
 #[test]
 fn a_command_killed_at_any_call_leaves_nothing_half() {
     let bench = Bench::new();
-    let host = Host::new(&bench, "t-ldm-k");
+    let host = Host::new(&bench, "t-ldm-k").with_halted_domains();
     host.ldm("add-vsw vsw0 primary");
     host.add("mars");
     let bound = || drop(host.ldm("bind mars"));

@@ -30,6 +30,7 @@ mod domains;
 mod ends;
 mod fleet;
 mod guests;
+mod halted;
 mod host;
 mod journals;
 mod lab_guests;
