@@ -17,7 +17,9 @@ pub fn migrations() -> Run {
     };
     study.rows.retain(is_kept);
     study.cells.retain(|cell| {
-        let is_small = cell.migration().is_some_and(|test| test.memory.0 <= 1 << 30 && test.dirty_rate <= 100);
+        let is_small = cell
+            .migration()
+            .is_some_and(|test| test.memory.0 <= 1 << 30 && test.dirty_rate.is_some_and(|rate| rate <= 100));
         is_kept(&cell.row) && is_small
     });
     let mut run = where_missing(study, Vec::new());
@@ -37,15 +39,17 @@ pub(crate) fn figures(test: &MigrationCell, row: Row, jitter: f64) -> Figures {
         MigrationWay { cores: Some(_), .. } => 180.0,
         _ => 320.0,
     };
-    let (used, dirty) = (test.used().0 as f64 / 1e6, f64::from(test.dirty_rate));
+    let (used, rate) = (test.used().0 as f64 / 1e6, test.dirty_rate.unwrap_or_default());
+    let dirty = f64::from(rate);
     let total = used / mb_per_s * (1.0 + dirty / mb_per_s) * jitter;
     let suspended = if way.post_copy { 9.0 } else { 20.0 + 180.0 * dirty / mb_per_s } * jitter;
     Figures::of_migration(MigrationFigures {
-        suspend_ms: suspended,
-        suspend_by_qemu_ms: suspended.floor(),
+        suspend_ms: Some(suspended),
+        suspend_by_qemu_ms: Some(suspended.floor()),
         total_s: total,
         sent_mb: used + dirty * total,
-        passes: 2 + u64::from(test.dirty_rate > 0),
+        passes: 2 + u64::from(rate > 0),
         dirty_mb_per_s: dirty * 0.97,
+        ..MigrationFigures::default()
     })
 }
