@@ -171,3 +171,110 @@ pub fn migration_figures(moved: &Migrated, seen: &ObservedSuspension) -> Option<
         dirty_mb_per_s: ram.map_or(0, |ram: &MigrationRam| ram.dirty_rate().0) as f64 / 1e6,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use vtax_guest::launch::{Boot, GuestEngine, QemuProgram, Version};
+    use vtax_model::{
+        analysis::analyse,
+        guest::Accelerator,
+        measurement::Silence,
+        metric::SampleFigure,
+        suspension::Suspension,
+        units::{BitRate, ByteSize},
+    };
+
+    use super::*;
+    use crate::suspend_watch::PeerSilence;
+
+    fn attempt() -> MigrationAttempt {
+        let version = Version { major: 10, minor: 0 };
+        let qemu = QemuProgram { path: "qemu".into(), version, sandbox: true, q35: None };
+        let boot = Boot::Kernel { kernel: "/kernel".into(), initramfs: "/initramfs".into(), append: Vec::new() };
+        let engine = GuestEngine { qemu, accel: Accelerator::Kvm, boot };
+        let size = GuestSize { vcpus: 2, memory: ByteSize(1 << 30), ..GuestSize::default() };
+        let launch = Launch::new("mars".parse().expect("a name"), "/mars".into(), engine, &size);
+        MigrationAttempt {
+            domain: MigratedDomain {
+                name: "mars".parse().expect("a name"),
+                source: None,
+                target: "ssh:hostb".into(),
+                bandwidth: Some("1G".parse::<BitRate>().expect("a rate")),
+                auto_converge: true,
+                copy_disks: false,
+            },
+            way: "tls".parse().expect("a way"),
+            max_suspend: Span::from_millis(300),
+            timeout: Span::from_millis(600_000),
+            launch: Box::new(launch),
+            target: Some(Box::new(Environment { hostname: "hostb".into(), cpus: 4, ..Environment::default() })),
+            start: AttemptStart::now(),
+        }
+    }
+
+    fn moved(by_events: Option<u64>) -> Migrated {
+        let info = r#"{"status":"completed","total-time":3400,"downtime":51,
+            "ram":{"transferred":560000000,"dirty-sync-count":4,"dirty-pages-rate":21000,"page-size":4096}}"#;
+        let ms = |time| Some(Duration::from_millis(time));
+        let suspend = SuspendTimes { by_qemu: ms(51), by_events: by_events.and_then(ms) };
+        let info = Some(serde_json::from_str(info).expect("as QEMU writes it"));
+        Migrated { suspend, info, total: Duration::from_millis(3_900) }
+    }
+
+    fn seen() -> ObservedSuspension {
+        let silence = Silence { from_ns: 1_000_000, to_ns: 85_000_000, lost: 81, ..Silence::default() };
+        ObservedSuspension {
+            by_guest_clock: Some(Suspension { length_ns: 62_300_000, uncertainty_ns: 800_000 }),
+            by_peer: Some(PeerSilence { address: "192.0.2.7".parse().expect("an address"), silence }),
+        }
+    }
+
+    #[test]
+    fn the_suspend_time_is_that_of_the_best_clock() {
+        let figures = migration_figures(&moved(Some(64)), &seen()).expect("QEMU has reported");
+        let expected = MigrationFigures {
+            suspend_ms: Some(64.0),
+            suspend_by_qemu_ms: Some(51.0),
+            suspend_by_guest_clock_ms: Some(62.3),
+            guest_clock_error_ms: Some(0.8),
+            silence_ms: Some(84.0),
+            requests_lost: Some(81),
+            total_s: 3.4,
+            sent_mb: 560.0,
+            passes: 4,
+            dirty_mb_per_s: 86.016,
+        };
+        assert_eq!(figures, expected);
+        // Two machines have no common clock except the domain's.
+        let suspend = |seen| migration_figures(&moved(None), seen).expect("QEMU has reported").suspend_ms;
+        assert_eq!((suspend(&seen()), suspend(&ObservedSuspension::default())), (Some(62.3), None));
+        assert_eq!(migration_figures(&Migrated { info: None, ..moved(None) }, &seen()), None);
+    }
+
+    #[test]
+    fn a_stored_migration_has_its_hosts_and_its_figures() {
+        let figures = migration_figures(&moved(None), &ObservedSuspension::default()).expect("QEMU has reported");
+        let attempt = attempt();
+        let run = attempt.ended(Ok(figures)).expect("the kernel has random numbers");
+        let text = serde_json::to_string(&run).expect("JSON");
+        assert_eq!(serde_json::from_str::<Run>(&text).expect("the same"), run);
+        let Ok(document) = analyse(&run);
+        let summary = document.cells[0].summary.as_ref().expect("it has a sample");
+        let mean = |figure| summary.estimate(figure).map(|estimate| estimate.mean);
+        assert_eq!((mean(SampleFigure::Suspend), mean(SampleFigure::SuspendByQemu)), (None, Some(51.0)));
+        let pair = &document.cells[0].ends.as_ref().expect("two hosts").pairs[0];
+        assert_eq!((pair.initiator.name.raw(), pair.responder.name.raw()), ("local", "ssh:hostb"));
+        let domain = pair.initiator.domain.as_ref().expect("a domain");
+        assert_eq!((domain.vcpus, domain.memory), (2, ByteSize(1 << 30)));
+        assert_eq!(pair.responder.environment.as_ref().map(|machine| machine.cpus), Some(4));
+        assert!(run.readings().expect("in memory").extended(2).is_err(), "the domain is elsewhere");
+
+        let failed = attempt.ended(Err("the wire was cut".into())).expect("the kernel has random numbers");
+        assert_eq!((failed.state, failed.samples.len(), failed.failures.len()), (RunState::Complete, 0, 1));
+        assert!(failed.header.resembles(&run.header) && failed.header.id != run.header.id);
+        let mut other = attempt.clone();
+        other.domain.target = "ssh:hostc".into();
+        let other = other.ended(Err("it was cut".into())).expect("the kernel has random numbers");
+        assert!(!other.header.resembles(&run.header), "another host");
+    }
+}

@@ -95,7 +95,7 @@ pub struct MigrationFigures {
     /// Passes over the memory.
     pub passes: u64,
     /// Memory that the guest changed per second, in 10^6 bytes, as QEMU measured it: before the migration, where each page
-    /// counts once; for a domain, in the last pass over its memory.
+    /// counts once; for a domain, in the last pass.
     pub dirty_mb_per_s: f64,
 }
 

@@ -281,6 +281,19 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_is_stored_once_memory_was_being_sent() {
+        let outcome = |moved, has_sent| EndedMove { moved, has_sent, is_cancelled: false }.outcome();
+        let failed = || Err(Stop::infrastructure(miette!(code = CANCELLED, "it was cancelled")));
+        assert_eq!(outcome(failed(), false), None);
+        assert_eq!(outcome(failed(), true), Some(Err("it was cancelled".into())));
+        // The target has the domain, but QEMU's figures are lost.
+        let moved = Migrated { suspend: SuspendTimes::default(), info: None, total: Duration::ZERO };
+        let moved = Ok(ObservedMove { moved, observed: ObservedSuspension::default() });
+        let unknown = outcome(moved, true).expect("memory was sent").expect_err("there are no figures");
+        assert!(unknown.raw().contains("the domain has moved"), "{unknown}");
+    }
+
+    #[test]
     fn only_domains_of_this_machine_are_moved_and_those_of_labs_to_labs() {
         let lab = || "rack/sut".parse().expect("a host");
         let check = |host: Option<&str>, within, target| {
