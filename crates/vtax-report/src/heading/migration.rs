@@ -6,7 +6,7 @@ use vtax_model::{
     run::{DomainRecord, EndRecord},
 };
 
-use super::{FactKind, kernel, listed, only_pair, processors};
+use super::{FactKind, listed, only_pair, processors};
 use crate::{
     number::{counted, three_digits},
     record::is_of_migrations,
@@ -37,8 +37,10 @@ fn domain(DomainRecord { name, vcpus, memory, .. }: &DomainRecord) -> String {
 
 /// The machine of vtax is described elsewhere.
 fn host(EndRecord { name, environment, .. }: &EndRecord) -> String {
-    let Some(machine) = environment else { return name.to_string() };
-    let linux = named("Linux", &kernel(machine));
+    let Some(machine) = environment else {
+        return if name.raw() == "local" { "this machine".to_owned() } else { name.to_string() };
+    };
+    let linux = named("Linux", &machine.kernel.to_string());
     format!("{name}: {}", listed([machine.hostname.to_string(), processors(machine), linux]))
 }
 
@@ -48,5 +50,5 @@ fn suspended(document: &ResultDocument) -> String {
         let estimate = summary?.estimate(figure)?;
         Some(format!("{before}{} ms{by}", three_digits(estimate.mean)))
     };
-    words::joined(SIDES.into_iter().filter_map(side), ", ")
+    words::joined(SIDES.into_iter().filter_map(side), "; ")
 }
