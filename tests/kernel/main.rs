@@ -21,6 +21,7 @@ mod domain_faults;
 mod domain_images;
 mod domain_labs;
 mod domain_measured_disks;
+mod domain_migration_results;
 mod domain_migrations;
 mod domain_own_fio;
 mod domain_paths;

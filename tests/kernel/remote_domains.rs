@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
+
 use super::{
     Bench,
     bench::{printed, wait_for_boot, wait_until},
@@ -159,6 +161,12 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     assert!(moved.ends_with(" (guest clock)\n"), "{moved}");
     pair.far("exec mars -- ls /marker");
     assert!(!pair.near("list").contains("mars"));
+    let stored: Value = serde_json::from_str(&bench.printed(&["results", "export", "last", "--json"])).expect("JSON");
+    let cell = &stored["cells"][0];
+    let figures = &cell["samples"][0]["migration"];
+    assert!(["suspend_ms", "suspend_by_guest_clock_ms"].iter().all(|name| figures[*name].is_number()), "{figures:#}");
+    let far = &cell["ends"]["pairs"][0]["responder"];
+    assert!(far["name"] == "ssh:far" && far["environment"]["cpus"].as_u64() > Some(0), "{far:#}");
     pair.far("stop -f mars");
     pair.far("unbind mars");
 }

@@ -42,6 +42,7 @@ mod target;
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use vtax_model::run::Environment;
 
 pub(crate) use self::handover::ArrivalPhase;
 pub use self::{
@@ -66,4 +67,6 @@ pub struct MigrationVerdict {
     pub obstacles: Vec<Obstacle>,
     /// Disks to be copied before the memory moves.
     pub copies: Vec<DiskCopy>,
+    /// Machine of the host that compared, for the stored result.
+    pub machine: Box<Environment>,
 }

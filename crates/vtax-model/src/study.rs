@@ -25,7 +25,7 @@ pub use disk_row::{DiskLabel, DiskRow};
 pub use disks::{RowDisks, StudyDisks};
 pub use matrix::{MatrixPoint, NetMatrix};
 pub use migration_row::{MigrationWay, MigrationWayError};
-pub use migrations::StudyMigrations;
+pub use migrations::{MigratedDomain, StudyMigrations};
 pub use network::StudyNetwork;
 pub use nic_label::{BadNicLabel, NicLabel};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};

@@ -369,6 +369,15 @@ pub(crate) fn quantity(test: TestKind) -> String {
     if name.chars().all(char::is_uppercase) { name.to_owned() } else { name.to_lowercase() }
 }
 
+/// Returns a figure with the head of its column, e.g. `12.3 trans/s` or `measured dirty rate 86.0 MB/s`.
+fn with_head(mean: f64, head: &str) -> String {
+    let mean = three_digits(mean);
+    match head.split_once(" (").and_then(|(name, unit)| Some((name, unit.strip_suffix(')')?))) {
+        Some((name, unit)) => format!("{name} {mean} {unit}"),
+        None => format!("{mean} {head}"),
+    }
+}
+
 /// Returns the measured levels where there is nothing to compare them with.
 fn levels(document: &ResultDocument) -> Vec<SectionPart> {
     let level = |record: &CellRecord| {
@@ -381,9 +390,9 @@ fn levels(document: &ResultDocument) -> Vec<SectionPart> {
         let beside = Metric::of(test)
             .beside()
             .and_then(|(figure, head)| Some((record.summary.as_ref()?.estimate(figure)?, head)));
-        let beside =
-            beside.map_or(String::new(), |(estimate, head)| format!(", {} {head}", three_digits(estimate.mean)));
-        Some(format!("{}: {figure}{p99}{beside}", labels::name(document, &record.cell)))
+        let beside = beside.map_or(String::new(), |(estimate, head)| format!(", {}", with_head(estimate.mean, head)));
+        let suspended = if test == TestKind::Migration { "suspended for " } else { "" };
+        Some(format!("{}: {suspended}{figure}{p99}{beside}", labels::name(document, &record.cell)))
     };
     let lines: Vec<String> = document.cells.iter().filter_map(level).take(LEVELS + 1).collect();
     if lines.is_empty() || lines.len() > LEVELS { Vec::new() } else { vec![SectionPart::bullets(lines)] }

@@ -1,5 +1,6 @@
 //! Head of a report: what was run, where and how.
 
+mod migration;
 mod warnings;
 
 use vtax_model::{
@@ -41,6 +42,10 @@ enum FactKind {
     Options,
     Initiator,
     Responder,
+    Domain,
+    Source,
+    Target,
+    Suspended,
     Server,
     Guests,
     Disk,
@@ -68,7 +73,7 @@ pub(crate) fn facts(document: &ResultDocument, all: bool) -> Vec<(&'static str, 
     let mut facts = if all { all_facts(document) } else { main_facts(document) };
     let before_machine = facts.iter().position(|(kind, _)| *kind == FactKind::Machine).unwrap_or(facts.len());
     let disks = disks::facts(document).into_iter().map(|text| (FactKind::Disk, text));
-    facts.splice(before_machine..before_machine, disks);
+    facts.splice(before_machine..before_machine, disks.chain(migration::facts(document)));
     let is_known = |kind: FactKind| document.imported.is_none() || kind.is_known_of_imported();
     facts.retain(|(kind, text)| !text.is_empty() && is_known(*kind));
     facts.into_iter().map(|(kind, text)| (kind.into(), text)).collect()
@@ -86,8 +91,8 @@ fn main_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
         (FactKind::Engine, engines(document)),
         (FactKind::Flows, flows(document)),
         (FactKind::Options, options(document)),
-        (FactKind::Initiator, only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
-        (FactKind::Responder, only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        (FactKind::Initiator, net_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        (FactKind::Responder, net_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
         (FactKind::Server, document.environment.server.as_ref().map_or(String::new(), server)),
         (FactKind::Guests, document.placement.guests.as_ref().map_or(String::new(), guests)),
         (FactKind::Machine, listed([hostname.to_string(), cpus, named("Linux", &kernel.to_string())])),
@@ -123,8 +128,8 @@ fn all_facts(document: &ResultDocument) -> Vec<(FactKind, String)> {
         (FactKind::Flows, flows(document)),
         (FactKind::Options, options(document)),
         (FactKind::Ends, listed([ends(document), family(document)])),
-        (FactKind::Initiator, only_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
-        (FactKind::Responder, only_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
+        (FactKind::Initiator, net_pair(document).map_or(String::new(), |pair| end(&pair.initiator))),
+        (FactKind::Responder, net_pair(document).map_or(String::new(), |pair| end(&pair.responder))),
         (FactKind::Server, document.environment.server.as_ref().map_or(String::new(), server)),
         (FactKind::Guests, document.placement.guests.as_ref().map_or(String::new(), guests)),
         (FactKind::Machine, machine(&document.environment)),
@@ -243,7 +248,8 @@ fn family(document: &ResultDocument) -> String {
 pub(crate) fn ends(document: &ResultDocument) -> String {
     match (document.baseline, shared_pairs(document)) {
         (Row::Disk(_), None) => String::new(),
-        (Row::Migration(_), _) => {
+        (Row::Migration(_), Some(_)) => String::new(),
+        (Row::Migration(_), None) => {
             "two QEMUs of this machine, each in its own network namespace, with a wire between them".into()
         }
         (_, Some([_])) | (Row::Engine(_) | Row::Load(_) | Row::AsIs, None) => String::new(),
@@ -285,6 +291,11 @@ fn only_pair(document: &ResultDocument) -> Option<&PairRecord> {
         [pair] => Some(pair),
         _ => None,
     }
+}
+
+/// The hosts of a migration are not endpoints.
+fn net_pair(document: &ResultDocument) -> Option<&PairRecord> {
+    only_pair(document).filter(|_| is_of_network(document))
 }
 
 /// Describes an endpoint, e.g. `ssh:root@vm1 at 10.0.0.2 on CPU 3, a 4 × EPYC`.

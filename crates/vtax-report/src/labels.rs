@@ -130,7 +130,7 @@ fn threads(cell: &Cell) -> String {
 }
 
 fn dirty_rate(cell: &Cell) -> String {
-    cell.migration().map_or(String::new(), |migration| format!("{} MB/s", migration.dirty_rate))
+    cell.migration().and_then(|migration| migration.dirty_rate).map_or(String::new(), |rate| format!("{rate} MB/s"))
 }
 
 fn are_of_disks(cells: &[&Cell]) -> bool {

@@ -134,7 +134,7 @@ fn shortest(document: &ResultDocument, published: PublishedSuspend) -> Option<Ta
     (!ours.is_empty()).then(|| Table {
         caption: "Shortest suspend time".into(),
         labels: vec![rows_head(&rows).into()],
-        groups: vec![Group::right("", ["ms", "memory", ColumnKey::DirtyRate(0).head()])],
+        groups: vec![Group::right("", ["ms", "memory", ColumnKey::DirtyRate(None).head()])],
         rows: std::iter::once(theirs).chain(ours).collect(),
         ..Table::default()
     })

@@ -77,8 +77,8 @@ fn migration(proposal: &SizeProposal, reserve: &MigrationReserve) -> String {
         format!("{time} ms with {}", counted(of.cores, "core"))
     };
     let suspended = suspensions.iter().map(suspension).collect::<Vec<_>>().join(", ");
-    let (memory, rate) = (memory(guest.memory.0), guest.dirty_rate);
-    format!("{reserved}; a guest of {memory} that changes {rate} MB/s is suspended for {suspended}")
+    let rate = guest.dirty_rate.map(|rate| format!(" that changes {rate} MB/s")).unwrap_or_default();
+    format!("{reserved}; a guest of {}{rate} is suspended for {suspended}", memory(guest.memory.0))
 }
 
 fn memory_parts(need: MemoryNeed) -> String {
@@ -256,7 +256,7 @@ mod tests {
     fn a_size_with_all_parts() {
         let proof = [(0.6, 90), (0.7, 110), (0.78, 150), (0.85, 260), (0.95, 900)];
         let point = |utilization: f64, micros: u64| KneePoint { utilization, p99: Span(Duration::from_micros(micros)) };
-        let guest = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
+        let guest = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: Some(100) };
         let migrations = (0..10).flat_map(|round| {
             let noise = 1.0 + f64::from(round) / 100.0;
             let migration =

@@ -58,11 +58,21 @@ static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
     let measured = measured::all().into_iter().chain(guests::all()).chain(queues::all());
     let others = measured
         .chain([emulated::t7_1(), vtax_synthetic::disks(), vtax_synthetic::files(), vtax_synthetic::migrations()])
+        .chain([vtax_synthetic::domain_migration(), failed_migration()])
         .chain(instruments::all());
     runs.into_iter().chain(others).chain(killed).collect()
 });
 
 static DOCUMENTS: LazyLock<Vec<ResultDocument>> = LazyLock::new(|| RUNS.iter().map(analyse).collect());
+
+/// A domain whose migration was cancelled.
+fn failed_migration() -> Run {
+    let mut run = vtax_synthetic::domain_migration();
+    run.samples.clear();
+    let error = "the migration of mars was cancelled: it runs on".into();
+    run.failures = vec![Failure { cell: 0, arm: Arm::A, round: 1, error, partial: None }];
+    run
+}
 
 /// macvlan fails occasionally, vxlan always.
 fn with_failures() -> Run {
@@ -243,6 +253,15 @@ fn migrations_with_their_published_figure() {
     let document = analyse(&vtax_synthetic::migrations());
     let options = Options { published: Some(true), explain: true, width: 120, ..TERMINAL };
     snapshot("migrations", render(&document, &options));
+}
+
+#[test]
+fn a_migration_of_a_domain_has_its_hosts_and_what_each_side_has_seen() {
+    let options = Options { explain: true, width: 120, ..TERMINAL };
+    let of = |run: &Run, detail| render(&analyse(run), &Options { detail, ..options });
+    snapshot("domain_migration", of(&vtax_synthetic::domain_migration(), false));
+    snapshot("domain_migration_detail", of(&vtax_synthetic::domain_migration(), true));
+    snapshot("domain_migration_failed", of(&failed_migration(), false));
 }
 
 #[test]

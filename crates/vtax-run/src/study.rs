@@ -25,7 +25,7 @@ mod timetable;
 
 pub use arrange::topology;
 pub use chosen_rounds::ChosenRounds;
-pub(crate) use clock::seconds;
+pub(crate) use clock::{compact, now, seconds};
 pub use disks::DiskRequest;
 pub use draft::{available, random_seed, unavailable};
 pub use dry_run::{PlannedRun, dry_run};

@@ -25,7 +25,7 @@ pub enum StoreError {
     #[diagnostic(transparent)]
     Record(RecordError),
     #[error(
-        "no space left for results in {dir}: free some, or use another directory with --state DIR; stored samples are safe: `vtax run --resume` continues from them"
+        "no space left for results in {dir}: free some, or use another directory with --state DIR; what is stored already is safe, and `vtax run --resume` continues a run that was stopped"
     )]
     #[diagnostic(code("disk-full"))]
     Full { dir: PathBuf },

@@ -1,5 +1,6 @@
 //! Tests of the store under kills, full disks, concurrent writers and other versions.
 
+mod added;
 mod findings;
 mod locked;
 mod readers;

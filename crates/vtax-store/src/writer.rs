@@ -5,11 +5,19 @@ use std::time::Instant;
 use rusqlite::{Connection, Transaction, ffi, params};
 use serde::Serialize;
 use vtax_model::{
+    analysis::analyse,
     cell::{Arm, Turn},
-    run::{Failure, RunHeader, RunState, Sample, SampleTimes},
+    evidence,
+    run::{Failure, Run, RunHeader, RunState, Sample, SampleTimes},
 };
 
-use crate::{Store, StoreError, error::StoreLocation, findings, lock::RunLock, read_run, schema, state_of};
+use crate::{
+    Store, StoreError,
+    error::{Doing, StoreLocation},
+    findings,
+    lock::RunLock,
+    read_run, schema, state_of,
+};
 
 /// Writer of a run in progress. If it is dropped without [`RunWriter::finish`], the run counts as killed.
 #[derive(Debug)]
@@ -29,11 +37,31 @@ impl Store {
         let place = &self.place;
         let mut writer = RunWriter::begin(place, &header.id)?;
         let text = writer.json(header, "plan")?;
-        match insert_run(&mut writer.connection, header, &text) {
-            Err(error) if is_duplicate(&error) => Err(StoreError::Exists { id: header.id.clone() }),
-            Err(error) => Err(place.doing("keeping the plan of a run")(error)),
-            Ok(()) => Ok(writer),
-        }
+        let doing = place.doing("keeping the plan of a run");
+        let step = writer.connection.transaction().map_err(&doing)?;
+        insert_run(&step, header, &text).map_err(of_new_run(header, &doing))?;
+        step.commit().map_err(doing)?;
+        Ok(writer)
+    }
+
+    /// Stores a complete run, with its findings: all of it, or nothing.
+    pub fn add(&self, run: &Run) -> Result<(), StoreError> {
+        let (header, doing) = (&run.header, self.place.doing("keeping a run"));
+        let id = header.id.as_str();
+        let text = json(header, id, "plan")?;
+        let samples = run.samples.iter().map(|sample| NewRow::of_sample(sample, id)).collect::<Result<Vec<_>, _>>()?;
+        let failures = run.failures.iter().map(|failure| NewRow::of_failure(failure, id));
+        let failures = failures.collect::<Result<Vec<_>, _>>()?;
+        let Ok(document) = analyse(run);
+        let step = self.connection.unchecked_transaction().map_err(&doing)?;
+        insert_run(&step, header, &text).map_err(of_new_run(header, &doing))?;
+        let inserted = samples.iter().map(|row| row.insert_sample(&step, id));
+        let mut inserted = inserted.chain(failures.iter().map(|row| row.insert_failure(&step, id)));
+        inserted.try_for_each(|row| row.map(drop)).map_err(&doing)?;
+        let ended = "UPDATE run SET state = ?2, wall_seconds = ?3 WHERE id = ?1";
+        step.execute(ended, params![id, RunState::Complete.to_string(), run.wall_seconds]).map_err(&doing)?;
+        findings::replace(&step, &self.place, id, &evidence::findings(&document))?;
+        step.commit().map_err(doing)
     }
 
     /// Resumes a run that was stopped or killed; `id` as in [`Store::load`].
@@ -98,27 +126,14 @@ impl RunWriter {
 
     /// Stores samples that were taken together. When this returns, either all of them are on the disk, or none.
     pub fn samples(&mut self, samples: &[Sample]) -> Result<(), StoreError> {
-        let row = |sample: &Sample| {
-            let mut sample = sample.clone();
-            let SampleTimes { rtt, from_send } = sample.figures.take_times();
-            let [rtt, from_send] = [rtt, from_send].map(|times| times.map(|times| times.to_bytes()));
-            Ok(NewRow { turn: sample.turn(), body: self.json(&sample, "sample")?, rtt, from_send })
-        };
-        let rows = samples.iter().map(row).collect::<Result<Vec<_>, StoreError>>()?;
-        self.insert(&rows, |step, id, NewRow { turn: (round, Turn { cell, arm }), body, rtt, from_send }| {
-            let insert = "INSERT INTO sample (run, cell, arm, round, body, rtt, rtt_from_send)
-                          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-            step.execute(insert, params![id, *cell as i64, arm_name(*arm), round, body, rtt, from_send])
-        })
+        let rows = samples.iter().map(|sample| NewRow::of_sample(sample, &self.id)).collect::<Result<Vec<_>, _>>()?;
+        self.insert(&rows, NewRow::insert_sample)
     }
 
     /// Stores a failed sample.
     pub fn failure(&mut self, failure: &Failure) -> Result<(), StoreError> {
-        let row = NewRow { turn: failure.turn(), body: self.json(failure, "failure")?, rtt: None, from_send: None };
-        self.insert(&[row], |step, id, NewRow { turn: (round, Turn { cell, arm }), body, .. }| {
-            let insert = "INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
-            step.execute(insert, params![id, *cell as i64, arm_name(*arm), round, body])
-        })
+        let row = NewRow::of_failure(failure, &self.id)?;
+        self.insert(&[row], NewRow::insert_failure)
     }
 
     /// Ends this session, which took `wall_seconds` in addition to earlier ones. The findings of a complete run are
@@ -144,7 +159,7 @@ impl RunWriter {
     fn insert(
         &mut self,
         rows: &[NewRow],
-        insert: impl Fn(&Transaction<'_>, &str, &NewRow) -> rusqlite::Result<usize>,
+        insert: impl Fn(&NewRow, &Transaction<'_>, &str) -> rusqlite::Result<usize>,
     ) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
         let doing = self.place.doing("keeping a sample");
@@ -153,7 +168,7 @@ impl RunWriter {
             let (round, Turn { cell, arm }) = row.turn;
             let forget = "DELETE FROM failure WHERE run = ?1 AND cell = ?2 AND arm = ?3 AND round = ?4";
             step.execute(forget, params![self.id, cell as i64, arm_name(arm), round]).map_err(&doing)?;
-            insert(&step, &self.id, row).map_err(|error| match is_duplicate(&error) {
+            insert(row, &step, &self.id).map_err(|error| match is_duplicate(&error) {
                 true => StoreError::Twice { id: self.id.clone(), cell, arm, round },
                 false => doing(error),
             })?;
@@ -183,16 +198,49 @@ struct NewRow {
     from_send: Option<Vec<u8>>,
 }
 
+impl NewRow {
+    fn of_sample(sample: &Sample, id: &str) -> Result<NewRow, StoreError> {
+        let mut sample = sample.clone();
+        let SampleTimes { rtt, from_send } = sample.figures.take_times();
+        let [rtt, from_send] = [rtt, from_send].map(|times| times.map(|times| times.to_bytes()));
+        Ok(NewRow { turn: sample.turn(), body: json(&sample, id, "sample")?, rtt, from_send })
+    }
+
+    fn of_failure(failure: &Failure, id: &str) -> Result<NewRow, StoreError> {
+        Ok(NewRow { turn: failure.turn(), body: json(failure, id, "failure")?, rtt: None, from_send: None })
+    }
+
+    fn insert_sample(&self, step: &Transaction<'_>, id: &str) -> rusqlite::Result<usize> {
+        let NewRow { turn: (round, Turn { cell, arm }), body, rtt, from_send } = self;
+        let insert = "INSERT INTO sample (run, cell, arm, round, body, rtt, rtt_from_send)
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        step.execute(insert, params![id, *cell as i64, arm_name(*arm), round, body, rtt, from_send])
+    }
+
+    fn insert_failure(&self, step: &Transaction<'_>, id: &str) -> rusqlite::Result<usize> {
+        let NewRow { turn: (round, Turn { cell, arm }), body, .. } = self;
+        let insert = "INSERT INTO failure (run, cell, arm, round, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        step.execute(insert, params![id, *cell as i64, arm_name(*arm), round, body])
+    }
+}
+
 const NEW_PLAN: &str = "UPDATE plan SET header = ?2 WHERE run = ?1";
 
-fn insert_run(connection: &mut Connection, header: &RunHeader, text: &str) -> rusqlite::Result<()> {
-    let step = connection.transaction()?;
+/// Returns the error of a run that cannot be inserted.
+fn of_new_run<'a>(header: &'a RunHeader, doing: &'a Doing<'_>) -> impl Fn(rusqlite::Error) -> StoreError + 'a {
+    move |error| match is_duplicate(&error) {
+        true => StoreError::Exists { id: header.id.clone() },
+        false => doing(error),
+    }
+}
+
+/// Inserts a run that is running.
+fn insert_run(step: &Transaction<'_>, header: &RunHeader, text: &str) -> rusqlite::Result<()> {
     let run = "INSERT INTO run (id, started, study, title, label, quick, state, wall_seconds)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running', 0.0)";
     let RunHeader { id, started, study, label, quick, .. } = header;
     step.execute(run, params![id, started, study.id.as_str(), study.title.raw(), label.raw(), quick])?;
-    step.execute("INSERT INTO plan (run, header) VALUES (?1, ?2)", params![header.id, text])?;
-    step.commit()
+    step.execute("INSERT INTO plan (run, header) VALUES (?1, ?2)", params![header.id, text]).map(drop)
 }
 
 pub(crate) fn json(data: &impl Serialize, id: &str, what: &'static str) -> Result<String, StoreError> {

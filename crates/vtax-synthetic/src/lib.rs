@@ -21,7 +21,7 @@ use vtax_model::{
 use vtax_stats::histogram::Histogram;
 
 pub use disks::{disks, files};
-pub use migrations::migrations;
+pub use migrations::{domain_migration, migrations};
 
 /// Panic message: the cell must be of a network.
 const OF_A_NETWORK: &str = "made-up runs are of networks";

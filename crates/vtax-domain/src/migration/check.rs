@@ -38,7 +38,7 @@ pub(super) fn verdict(
             Err(why) => found.push(ProcessorObstacle::NoGuests { why: why.clone() }.into()),
         }
     }
-    Ok(MigrationVerdict { obstacles: found, copies })
+    Ok(MigrationVerdict { obstacles: found, copies, ..MigrationVerdict::default() })
 }
 
 fn services(offer: &MigrationOffer, name: &Name, facts: &TargetFacts<'_>) -> Vec<ServiceObstacle> {

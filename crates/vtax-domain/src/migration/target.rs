@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use vtax_guest::launch::{DOMAIN_DRIVERS, Version};
+use vtax_host::inspect;
 use vtax_lab::{Facts, GuestNeeds};
 use vtax_model::{
     domain::Volume,
@@ -71,7 +72,8 @@ impl LdmHost {
             free: &|path| DiskCopy::free(path).unwrap_or(ByteSize(0)),
             is_free: &|port| domains.is_free(port),
         };
-        check::verdict(offer, name, &facts)
+        let verdict = check::verdict(offer, name, &facts)?;
+        Ok(MigrationVerdict { machine: Box::new(inspect::environment(&inspect::SystemRoot::live())), ..verdict })
     }
 
     /// Features are only needed for a system that runs.

@@ -55,10 +55,10 @@ pub struct DiskCell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "written::WrittenMigration", into = "written::WrittenMigration")]
 pub struct MigrationCell {
-    /// Its memory, of which it uses half.
+    /// Its memory. A study's guest uses half of it.
     pub memory: ByteSize,
-    /// Memory to change per second, in 10^6 bytes.
-    pub dirty_rate: u32,
+    /// Memory to change per second, in 10^6 bytes. Absent for a domain, which changes what its own load changes.
+    pub dirty_rate: Option<u32>,
 }
 
 /// The test parameters shared by the cells of a block.
@@ -117,8 +117,8 @@ pub enum ColumnKey {
     Mtu(Mtu),
     /// Threads that read and write a disk.
     Threads(u32),
-    /// Memory that a guest changes per second, in 10^6 bytes.
-    DirtyRate(u32),
+    /// Memory that a guest is to change per second, in 10^6 bytes; absent for a domain.
+    DirtyRate(Option<u32>),
 }
 
 impl NetCell {
@@ -261,7 +261,7 @@ impl BlockTest {
         match self {
             BlockTest::Net(net) => BlockTest::Net(NetBlock { mtu: Mtu::ETHERNET, ..*net }),
             BlockTest::Disk(disk) => BlockTest::Disk(DiskCell { disk: disk.of_one_thread() }),
-            BlockTest::Migration(migration) => BlockTest::Migration(MigrationCell { dirty_rate: 0, ..*migration }),
+            BlockTest::Migration(migration) => BlockTest::Migration(MigrationCell { dirty_rate: None, ..*migration }),
         }
     }
 
@@ -323,7 +323,8 @@ impl ColumnKey {
             ColumnKey::Mtu(mtu) => format!("MTU {mtu}"),
             ColumnKey::Threads(1) => "1 thread".to_owned(),
             ColumnKey::Threads(threads) => format!("{threads} threads"),
-            ColumnKey::DirtyRate(rate) => format!("{rate} MB/s dirty"),
+            ColumnKey::DirtyRate(Some(rate)) => format!("{rate} MB/s dirty"),
+            ColumnKey::DirtyRate(None) => "under its own load".to_owned(),
         }
     }
 
@@ -338,7 +339,8 @@ impl ColumnKey {
             Some(ColumnKey::Mtu(_)) => format!("at MTU {all}"),
             Some(ColumnKey::Threads(_)) if texts == ["1"] => "with 1 thread".to_owned(),
             Some(ColumnKey::Threads(_)) => format!("with {all} threads"),
-            Some(ColumnKey::DirtyRate(_)) => format!("at a dirty rate of {all} MB/s"),
+            Some(ColumnKey::DirtyRate(Some(_))) => format!("at a dirty rate of {all} MB/s"),
+            Some(own @ ColumnKey::DirtyRate(None)) => own.label(),
             None => String::new(),
         }
     }
@@ -350,7 +352,8 @@ impl fmt::Display for ColumnKey {
         match self {
             ColumnKey::Mtu(mtu) => mtu.fmt(f),
             ColumnKey::Threads(threads) => threads.fmt(f),
-            ColumnKey::DirtyRate(rate) => rate.fmt(f),
+            ColumnKey::DirtyRate(Some(rate)) => rate.fmt(f),
+            ColumnKey::DirtyRate(None) => f.write_str("own load"),
         }
     }
 }
@@ -380,15 +383,18 @@ mod tests {
     #[test]
     fn a_cell_of_a_migration_is_read_back_as_written() {
         let row = "migrate:tls".parse().expect("a row");
-        let migration = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
-        let test = CellTest::Migration(migration);
-        let cell = Cell { row, test, variant: 3, instrument: crate::cell::Instrument::System };
-        let json = serde_json::to_string(&cell).expect("JSON");
-        assert_eq!(serde_json::from_str::<Cell>(&json).expect("the same"), cell, "{json}");
-        let block = serde_json::to_string(&cell.block()).expect("JSON");
-        assert_eq!(serde_json::from_str::<crate::cell::Block>(&block).expect("the same"), cell.block());
-        assert_eq!((cell.column(), cell.medium().to_string()), (ColumnKey::DirtyRate(100), "memory".to_owned()));
-        assert_eq!(migration.used(), ByteSize(1 << 29));
+        for dirty_rate in [Some(100), None] {
+            let migration = MigrationCell { memory: ByteSize(1 << 30), dirty_rate };
+            let test = CellTest::Migration(migration);
+            let cell = Cell { row, test, variant: 3, instrument: crate::cell::Instrument::System };
+            let json = serde_json::to_string(&cell).expect("JSON");
+            assert_eq!(serde_json::from_str::<Cell>(&json).expect("the same"), cell, "{json}");
+            let block = serde_json::to_string(&cell.block()).expect("JSON");
+            assert_eq!(serde_json::from_str::<crate::cell::Block>(&block).expect("the same"), cell.block());
+            let column = (cell.column(), cell.medium().to_string());
+            assert_eq!(column, (ColumnKey::DirtyRate(dirty_rate), "memory".to_owned()));
+            assert_eq!(migration.used(), ByteSize(1 << 29));
+        }
     }
 
     #[test]

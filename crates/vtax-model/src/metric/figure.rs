@@ -99,8 +99,14 @@ pub enum SampleFigure {
     Migrate,
     /// 10^6 bytes that a migration sent.
     Sent,
-    /// 10^6 bytes of its memory that the guest changed per second before it migrated, as QEMU measured it.
+    /// 10^6 bytes of its memory that the guest changed per second, as QEMU measured it.
     DirtyRate,
+    /// Suspend time according to the source's QEMU.
+    SuspendByQemu,
+    /// Suspend time by the guest's clock.
+    SuspendByGuestClock,
+    /// Time without an answer of a guest that was watched during its migration.
+    Silence,
 }
 
 /// CPU time that was observed in addition to that of the measuring threads.

@@ -1,7 +1,7 @@
 //! Extension of a run beyond its original number of rounds.
 
 use super::{ImportedFrom, RunHeader, RunReadings, RunState, stopping_outcome};
-use crate::{cell::Instrument, foreign::ForeignText};
+use crate::{cell::Instrument, foreign::ForeignText, study::MigratedDomain, topology::Name};
 use vtax_stats::{Decision, StatsError, StoppingRule, planning::MOST_ROUNDS};
 
 /// Reason why a run can't have this many rounds.
@@ -26,6 +26,12 @@ pub enum ExtendError {
     #[error("the run {id} was measured by {program}, so vtax cannot resume it; start a new run")]
     #[diagnostic(code("run-imported"))]
     Imported { id: String, program: ForeignText },
+    #[error(
+        "the run {id} is one migration of the domain {domain}, which takes no more rounds: migrate a domain again, or \
+         measure migrations with `vtax run migration`"
+    )]
+    #[diagnostic(code("run-of-domain"))]
+    Domain { id: String, domain: Name },
     #[error("--samples: {0}")]
     #[diagnostic(code("bad-precision"))]
     Rule(#[from] StatsError),
@@ -49,6 +55,9 @@ impl RunReadings {
         let (id, asked, planned) = (header.id.clone(), rounds, header.rounds_of(header.study.answering()));
         if let Some(ImportedFrom { program, .. }) = header.imported {
             return Err(ExtendError::Imported { id, program });
+        }
+        if let Some(MigratedDomain { name, .. }) = header.study.migrations().and_then(|all| all.domain.as_ref()) {
+            return Err(ExtendError::Domain { id, domain: name.clone() });
         }
         if self.has_reached_its_precision() {
             return Err(ExtendError::Reached { id });

@@ -70,19 +70,32 @@ pub struct Figures {
 }
 
 /// Figures of one migration of a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct MigrationFigures {
-    /// Milliseconds from the stop of the virtual CPUs at the source to their start at the target.
-    pub suspend_ms: f64,
-    /// The same according to the source's QEMU, in whole milliseconds.
-    pub suspend_by_qemu_ms: f64,
+    /// Milliseconds from the stop of the virtual CPUs at the source to their start at the target: by the events of both
+    /// QEMUs, or by the guest's clock if the two are on different machines. Absent if neither is known.
+    pub suspend_ms: Option<f64>,
+    /// The same according to the source's QEMU, in whole milliseconds. For a domain, it ends when the target has loaded
+    /// the memory, and so excludes the hand-over.
+    pub suspend_by_qemu_ms: Option<f64>,
+    /// The same by the guest's clock.
+    pub suspend_by_guest_clock_ms: Option<f64>,
+    /// The most by which the guest's clock is wrong.
+    pub guest_clock_error_ms: Option<f64>,
+    /// Milliseconds without an answer of the guest to the source's host, which sent a request each millisecond. A lower bound
+    /// if the guest had not answered again when the watch ended.
+    pub silence_ms: Option<f64>,
+    /// Requests in that time that were never answered.
+    pub requests_lost: Option<u64>,
     /// Seconds from the order to migrate until the source had nothing left to send.
     pub total_s: f64,
     /// 10^6 bytes that the source sent.
     pub sent_mb: f64,
     /// Passes over the memory.
     pub passes: u64,
-    /// Memory that the guest changed per second before, in 10^6 bytes; each page counts once.
+    /// Memory that the guest changed per second, in 10^6 bytes, as QEMU measured it: before the migration, where each page
+    /// counts once; for a domain, in the last pass.
     pub dirty_mb_per_s: f64,
 }
 
@@ -211,8 +224,8 @@ impl Figures {
     }
 
     /// Returns one figure of a migration; NaN if the sample isn't one.
-    pub(crate) fn migrated(&self, figure: impl Fn(&MigrationFigures) -> f64) -> f64 {
-        self.migration.as_ref().map_or(f64::NAN, figure)
+    pub(crate) fn migrated(&self, figure: impl Fn(&MigrationFigures) -> Option<f64>) -> f64 {
+        self.migration.as_ref().and_then(figure).unwrap_or(f64::NAN)
     }
 
     /// Returns true if anything was transferred.

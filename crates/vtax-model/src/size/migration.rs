@@ -117,7 +117,7 @@ mod tests {
     use crate::units::ByteSize;
 
     fn guest(dirty_rate: u32) -> MigrationCell {
-        MigrationCell { memory: ByteSize(1 << 30), dirty_rate }
+        MigrationCell { memory: ByteSize(1 << 30), dirty_rate: Some(dirty_rate) }
     }
 
     /// Returns as many rounds of a guest, with noise of 2 %.

@@ -251,7 +251,7 @@ fn full_facts() -> SizeFacts {
     let proof = [(0.6, 90), (0.7, 110), (0.78, 150), (0.85, 260), (0.95, 900)].iter().flat_map(|(utilization, p99)| {
         [0, 4].map(|more| KneePoint { utilization: *utilization, p99: Span(Duration::from_micros(p99 + more)) })
     });
-    let guest = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: 100 };
+    let guest = MigrationCell { memory: ByteSize(1 << 30), dirty_rate: Some(100) };
     let migrations = (0..10).flat_map(|round| {
         let migration =
             |cores, suspended_ms| MigrationPoint { cores, guest, round: ("t9".into(), round), suspended_ms };

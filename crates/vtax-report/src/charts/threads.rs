@@ -95,7 +95,7 @@ impl Drawn<'_> {
         let columns = tax::threads::columns(block, test);
         let line = |row| {
             let point = |column: &ColumnKey| {
-                let (ColumnKey::Threads(number) | ColumnKey::DirtyRate(number)) = column else { return None };
+                let (ColumnKey::Threads(number) | ColumnKey::DirtyRate(Some(number))) = column else { return None };
                 let measured = value(block.cell(row, *column, test)?)?;
                 Some(ChartPoint { at: f64::from(*number), measured })
             };

@@ -7,7 +7,7 @@ pub(super) const COLUMNS: [&[Column]; 6] = [
     &[
         ("test", One(|l| name(&l.record.cell.kind()))),
         ("memory_bytes", One(|l| text(l.record.cell.migration()?.memory.0))),
-        ("nominal_dirty_mb_per_s", One(|l| text(l.record.cell.migration()?.dirty_rate))),
+        ("nominal_dirty_mb_per_s", One(|l| text(l.record.cell.migration()?.dirty_rate?))),
     ],
     &STATUS,
     &TAX,

@@ -78,7 +78,7 @@ impl MeasuredMigrations {
     pub(super) fn build(setup: &RunSetup<'_>, header: &RunHeader, facts: &Facts) -> Result<MeasuredMigrations, Stop> {
         let (study, rows) = (&header.study, available(&header.study, &header.unavailable));
         let none = || miette!(code = "defect", "the run {} has no migrations", header.id);
-        let migrations = *study.migrations().ok_or_else(none).or_infrastructure()?;
+        let migrations = study.migrations().cloned().ok_or_else(none).or_infrastructure()?;
         let engine = engine(study, facts).or_infrastructure()?;
         let sizes: Vec<ByteSize> = study.cells.iter().filter_map(|cell| Some(cell.migration()?.memory)).collect();
         let available = facts.guests.as_ref().map_or(ByteSize(u64::MAX), |guests| guests.memory);
@@ -141,7 +141,7 @@ impl MeasuredMigrations {
 
     fn measure(&mut self, way: MigrationWay, test: MigrationCell, plan: &SamplingPlan) -> Result<Figures, SampleError> {
         let mut guest = self.guest(test.memory)?;
-        let per_second = ByteSize(u64::from(test.dirty_rate) * 1_000_000);
+        let per_second = ByteSize(u64::from(test.dirty_rate.unwrap_or_default()) * 1_000_000);
         guest.load(MemoryLoad { region: test.used(), per_second }).map_err(SampleError::run)?;
         thread::sleep(plan.warmup.most().0);
         let dirty_rate = guest.dirty_rate(DIRTY_RATE_SECONDS).map_err(SampleError::run)?;
@@ -175,12 +175,13 @@ fn figures(departure: &Departure, arrival: &Arrival, dirty_rate: ByteSize) -> Re
     let ram = departure.info.ram.as_ref();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     Ok(Figures::of_migration(MigrationFigures {
-        suspend_ms: ms(by_events),
-        suspend_by_qemu_ms: ms(by_qemu),
+        suspend_ms: Some(ms(by_events)),
+        suspend_by_qemu_ms: Some(ms(by_qemu)),
         total_s: total.as_secs_f64(),
         sent_mb: ram.map_or(0, |ram: &MigrationRam| ram.transferred) as f64 / 1e6,
         passes: ram.map_or(0, |ram| ram.dirty_sync_count),
         dirty_mb_per_s: dirty_rate.0 as f64 / 1e6,
+        ..MigrationFigures::default()
     }))
 }
 

@@ -64,6 +64,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("vtax ldm migrate-domain -n --bandwidth 1G mars rack/peer", "estimate the times at 1 Gbit/s"),
             ("vtax ldm migrate-domain mars ssh:root@hostb", "move mars to hostb while it runs"),
             ("vtax ldm migrate-domain --all ssh:root@hostb", "evacuate this host"),
+            ("vtax results show last", "print the stored result of the last migration"),
         ],
     ),
     ("ldm serve", &[("vtax ldm serve --stdio", "what ssh starts for `vtax ldm --host ssh:HOST`")]),

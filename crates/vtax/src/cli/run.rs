@@ -279,7 +279,7 @@ pub(super) fn carry_out(
 }
 
 /// Stores a summary of a complete run, so that a list need not read its samples.
-pub(super) fn keep_brief(store: &Store, run: &RunReadings) -> Result<(), Stop> {
+pub(in crate::cli) fn keep_brief(store: &Store, run: &RunReadings) -> Result<(), Stop> {
     match run.state {
         RunState::Complete => Ok(store.keep_brief(&run.header.id, &report::in_brief(&analyse_readings(run)))?),
         RunState::Running | RunState::Stopped => Ok(()),

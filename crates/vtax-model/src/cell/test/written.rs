@@ -58,7 +58,8 @@ pub(super) struct WrittenMigration {
     #[serde(skip_deserializing)]
     test: Kind,
     memory_bytes: u64,
-    dirty_mb_per_s: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dirty_mb_per_s: Option<u32>,
 }
 
 impl From<MigrationCell> for WrittenMigration {

@@ -360,21 +360,39 @@ pub(super) const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::Migrate,
         name: "migrate_s",
         unit: FigureUnit::Seconds,
-        value: |figures| figures.migrated(|one| one.total_s),
+        value: |figures| figures.migrated(|one| Some(one.total_s)),
         ..SUSPEND
     },
     FigureEntry {
         figure: SampleFigure::Sent,
         name: "sent_mb",
         unit: FigureUnit::Megabytes,
-        value: |figures| figures.migrated(|one| one.sent_mb),
+        value: |figures| figures.migrated(|one| Some(one.sent_mb)),
         ..SUSPEND
     },
     FigureEntry {
         figure: SampleFigure::DirtyRate,
         name: "dirty_mb_per_s",
         unit: FigureUnit::MegabytesPerSecond,
-        value: |figures| figures.migrated(|one| one.dirty_mb_per_s),
+        value: |figures| figures.migrated(|one| Some(one.dirty_mb_per_s)),
+        ..SUSPEND
+    },
+    FigureEntry {
+        figure: SampleFigure::SuspendByQemu,
+        name: "suspend_by_qemu_ms",
+        value: |figures| figures.migrated(|one| one.suspend_by_qemu_ms),
+        ..SUSPEND
+    },
+    FigureEntry {
+        figure: SampleFigure::SuspendByGuestClock,
+        name: "suspend_by_guest_clock_ms",
+        value: |figures| figures.migrated(|one| one.suspend_by_guest_clock_ms),
+        ..SUSPEND
+    },
+    FigureEntry {
+        figure: SampleFigure::Silence,
+        name: "silence_ms",
+        value: |figures| figures.migrated(|one| one.silence_ms),
         ..SUSPEND
     },
 ];

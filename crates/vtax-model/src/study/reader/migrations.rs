@@ -103,7 +103,7 @@ impl MigrationReader<'_> {
         let study = Study::plain(self.file.id, self.file.title.into(), rows, cells, plan);
         let question = self.file.question.into();
         let usual = StudyMigrations::default();
-        let migrations = StudyMigrations { max_suspend: max_suspend.unwrap_or(usual.max_suspend) };
+        let migrations = StudyMigrations { max_suspend: max_suspend.unwrap_or(usual.max_suspend), ..usual };
         let subject = StudySubject::Migrations(migrations);
         Ok(Study { question, baseline, guest, subject, quick, quick_matrix, ..study })
     }
@@ -134,7 +134,7 @@ impl MigrationReader<'_> {
             return Err(self.source.coded("out-of-range", &memory.span(), message));
         }
         let tests = sizes.iter().flat_map(|memory| {
-            rates.iter().map(|dirty_rate| MigrationCell { memory: *memory, dirty_rate: *dirty_rate })
+            rates.iter().map(|dirty_rate| MigrationCell { memory: *memory, dirty_rate: Some(*dirty_rate) })
         });
         let cells: Vec<Cell> = (0..)
             .zip(tests)
@@ -178,7 +178,7 @@ impl MigrationReader<'_> {
         let rates = quick.dirty_rates.as_ref().map(|rates| distinct(self.source, "dirty_rates", rates)).transpose()?;
         let is_kept = |test: &MigrationCell| {
             memory.as_ref().is_none_or(|memory| memory.contains(&test.memory))
-                && rates.as_ref().is_none_or(|rates| rates.contains(&test.dirty_rate))
+                && rates.as_ref().is_none_or(|rates| test.dirty_rate.is_some_and(|rate| rates.contains(&rate)))
         };
         let mut migrations: Vec<MigrationCell> = cells.iter().filter_map(Cell::migration).copied().collect();
         migrations.dedup();

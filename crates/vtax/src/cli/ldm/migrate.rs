@@ -4,6 +4,7 @@ mod all;
 mod check;
 mod document;
 mod estimate;
+mod keep;
 mod progress;
 mod run;
 mod settle;
@@ -61,7 +62,7 @@ fn one(source: &MigrationSource, plan: &MigrationPlan<'_>, places: &Locations) -
     if plan.dry_run || !checked.is_possible() {
         return printed.and(checked.report(plan));
     }
-    printed.and(run::run(source, plan, checked.state, places))
+    printed.and(run::run(source, plan, &checked, places))
 }
 
 impl MigrationSource {

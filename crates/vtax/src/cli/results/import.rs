@@ -45,9 +45,7 @@ pub(super) fn import(dir: &Path, args: &ImportArgs) -> Result<(), Stop> {
     let Imports { runs, notes } = import::imports(&args.files, &wanted).map_err(Stop::input)?;
     let store = Store::open(dir)?;
     for run in runs {
-        let mut writer = store.create_run(&run.header)?;
-        writer.samples(&run.samples)?;
-        writer.finish(run.state, run.wall_seconds)?;
+        store.add(&run)?;
         let Ok(readings) = run.readings();
         keep_brief(&store, &readings)?;
         tell!("saved as {} in {}: {}", run.header.id, dir.display(), run.header.study.title);

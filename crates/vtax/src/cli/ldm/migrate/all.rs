@@ -38,7 +38,7 @@ pub(super) fn migrate(
         return printed.and(report(&plans, checked));
     }
     for (plan, checked) in plans.iter().zip(checked) {
-        match run::run(source, plan, checked.state, places)? {
+        match run::run(source, plan, &checked, places)? {
             Exit::Done => {}
             ended => return Ok(ended),
         }

@@ -2,11 +2,23 @@
 
 use serde::Serialize;
 use vtax_domain::{MigrationNames, ObstacleText};
-use vtax_model::{domain::DomainState, migration::MemoryMeasurement, topology::Name, units::ByteSize};
-use vtax_run::Locations;
+use vtax_guest::launch::Launch;
+use vtax_model::{
+    domain::DomainState,
+    migration::MemoryMeasurement,
+    run::Environment,
+    study::{MigratedDomain, MigrationWay},
+    topology::Name,
+    units::ByteSize,
+};
+use vtax_run::{AttemptStart, Locations, MigrationAttempt};
 
 use super::{
-    super::{notices::Printed, target::LdmTarget},
+    super::{
+        notices::Printed,
+        target::LdmTarget,
+        verbs::{MigrationTarget, MoveOptions},
+    },
     MigrationPlan, MigrationSource,
     estimate::MigrationEstimate,
 };
@@ -48,6 +60,10 @@ pub(super) struct MigrationChecked {
     reasons: Vec<ObstacleText>,
     copied: Vec<CopiedDisk>,
     pub(super) state: DomainState,
+    /// QEMU of a running domain.
+    launch: Option<Box<Launch>>,
+    /// Machine of the target; empty if it could not be queried.
+    machine: Box<Environment>,
     /// Only a check takes the time to measure it.
     memory: Option<MemoryMeasurement>,
     /// Reason why the target could not be queried.
@@ -71,21 +87,46 @@ impl MigrationChecked {
             Ok((offer, obstacles, memory))
         })?;
         let state = offer.state;
+        let launch = offer.guest.as_ref().filter(|_| state == DomainState::Active).map(|guest| guest.launch.clone());
         offer.copy_disks = plan.how.copy_disks;
-        let mut copied = Vec::new();
+        let (mut copied, mut machine) = (Vec::new(), Box::default());
         let answered = there.with(places, printed, |host| host.check(offer, &plan.moved.new_name));
         let failed = answered.map(|verdict| {
             obstacles.extend(verdict.obstacles);
+            machine = verdict.machine;
             copied.extend(verdict.copies.into_iter().map(|copy| CopiedDisk { disk: copy.disk, bytes: copy.size }));
         });
         let failed = failed.err();
         obstacles.retain(|obstacle| !obstacle.is_resolved_by(&plan.others));
         let reasons = ObstacleText::of_all(&obstacles, &names);
-        Ok(MigrationChecked { reasons, names, copied, state, memory, failed })
+        Ok(MigrationChecked { reasons, names, copied, state, launch, machine, memory, failed })
     }
 
     pub(super) fn is_possible(&self) -> bool {
         self.failed.is_none() && self.reasons.is_empty()
+    }
+
+    /// Returns what is stored with the result of the migration that begins now. None for a domain that doesn't run: nothing
+    /// about its migration is measured.
+    pub(super) fn attempt(&self, source: &MigrationSource, plan: &MigrationPlan<'_>) -> Option<MigrationAttempt> {
+        let MoveOptions { plain, max_suspend, bandwidth, timeout, auto_converge, copy_disks, .. } = *plan.how;
+        let domain = MigratedDomain {
+            name: plan.moved.domain.clone(),
+            source: source.within.clone(),
+            target: plan.target.written().into(),
+            bandwidth,
+            auto_converge,
+            copy_disks,
+        };
+        Some(MigrationAttempt {
+            domain,
+            way: MigrationWay { tls: !plain, channels: None, post_copy: false, cores: None },
+            max_suspend,
+            timeout,
+            launch: self.launch.clone()?,
+            target: matches!(plan.target, MigrationTarget::Machine(_)).then(|| self.machine.clone()),
+            start: AttemptStart::now(),
+        })
     }
 
     /// Prints all that prevents the migration, and how long it would take.

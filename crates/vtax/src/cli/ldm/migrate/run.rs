@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use miette::miette;
-use vtax_domain::{DomainNotice, LdmHost, Migrated, MigrationRequest};
+use vtax_domain::{DomainNotice, LdmHost, Migrated, MigrationProgress, MigrationRequest};
 use vtax_guest::{
     migration::{MigrationCancel, MigrationKey, MigrationLimits, MigrationMethod, MigrationOptions, SuspendTimes},
     qmp::Throttling,
@@ -11,10 +11,16 @@ use vtax_guest::{
 use vtax_model::{domain::DomainState, units::ByteSize};
 use vtax_run::{
     EventSink, Interrupt, LabTarget, Locations, ObservedSuspension, PeerSilence, ReachableTarget, RunEvent, RunEvents,
-    SshTarget, SuspendWatch,
+    SshTarget, SuspendWatch, migration_figures,
 };
 
-use super::{MigrationPlan, MigrationSource, document::MigrationDocument, progress::ProgressLine};
+use super::{
+    MigrationPlan, MigrationSource,
+    check::MigrationChecked,
+    document::MigrationDocument,
+    keep::{AttemptOutcome, keep},
+    progress::ProgressLine,
+};
 use crate::{
     cli::{
         ldm::{
@@ -50,16 +56,29 @@ fn check_move(source: &MigrationSource, target: &MigrationTarget) -> Result<(), 
     }
 }
 
-/// Moves a domain that can move, and reports how long it was suspended.
+/// Moves a domain that can move, reports how long it was suspended, and stores the result.
 pub(super) fn run(
     source: &MigrationSource,
     plan: &MigrationPlan<'_>,
-    state: DomainState,
+    checked: &MigrationChecked,
     places: &Locations,
 ) -> Result<Exit, Stop> {
-    on_host(places, source.within.clone(), |host| match move_domain(host, plan, places)? {
-        None => Ok(Exit::Interrupted),
-        Some(moved) => {
+    let attempt = checked.attempt(source, plan);
+    let mut outcome = None;
+    let exit = on_host(places, source.within.clone(), |host| {
+        let ended = move_domain(host, plan, places)?;
+        outcome = ended.outcome();
+        report(ended, plan, checked.state)
+    });
+    if let Some((attempt, outcome)) = attempt.zip(outcome) {
+        keep(&attempt, outcome, places);
+    }
+    exit
+}
+
+fn report(ended: EndedMove, plan: &MigrationPlan<'_>, state: DomainState) -> Result<Exit, Stop> {
+    match ended.moved {
+        Ok(moved) => {
             let name = plan.target.to_string();
             match plan.how.json {
                 true => print_json(&MigrationDocument::of(&moved, plan, &name))?,
@@ -67,11 +86,15 @@ pub(super) fn run(
             }
             Ok(Exit::Done)
         }
-    })
+        Err(stop) if ended.is_cancelled => {
+            tell!("{stop}");
+            Ok(Exit::Interrupted)
+        }
+        Err(stop) => Err(stop),
+    }
 }
 
-/// Returns None if the user has cancelled it.
-fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> Result<Option<ObservedMove>, Stop> {
+fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> Result<EndedMove, Stop> {
     let MigrationPlan { target, others: following, .. } = plan;
     let MovedDomain { domain, new_name } = plan.moved.clone();
     let (line, printed, cancel) = (ProgressLine::of_terminal(), Printed::default(), MigrationCancel::default());
@@ -90,21 +113,40 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
     let (target, options) = (target.written(), plan.how.options());
     let (copy_disks, following) = (plan.how.copy_disks, following.clone());
     let request = MigrationRequest { domain, new_name, target, options, copy_disks, following };
+    let mut has_sent = false;
     let (moved, observed) = watch.observe(&mut *link, |link| {
-        let moved = host.migrate(&request, link, &cancel, &mut |progress| line.show(progress));
+        let moved = host.migrate(&request, link, &cancel, &mut |progress| {
+            has_sent |= matches!(progress, MigrationProgress::Memory(_));
+            line.show(progress);
+        });
         let arrived = moved.is_ok().then(|| request.new_name.clone());
         (moved, arrived)
     });
     // The target has completed its part and reported all its notices.
     drop(link);
     line.end();
-    match moved.map_err(Stop::from) {
-        Ok(moved) => Ok(Some(ObservedMove { moved, observed })),
-        Err(stop) if interrupt.asked() && stop.code().as_deref() == Some(CANCELLED) => {
-            tell!("{stop}");
-            Ok(None)
-        }
-        Err(stop) => Err(stop),
+    let moved = moved.map(|moved| ObservedMove { moved, observed }).map_err(Stop::from);
+    let is_cancelled = interrupt.asked() && moved.as_ref().is_err_and(|stop| stop.code().as_deref() == Some(CANCELLED));
+    Ok(EndedMove { moved, has_sent, is_cancelled })
+}
+
+/// Migration that has ended, wherever the domain is now.
+struct EndedMove {
+    moved: Result<ObservedMove, Stop>,
+    /// True if memory was on its way. Otherwise nothing was measured.
+    has_sent: bool,
+    /// True if the user has cancelled it.
+    is_cancelled: bool,
+}
+
+impl EndedMove {
+    /// Returns what is stored; None if nothing was measured.
+    fn outcome(&self) -> Option<AttemptOutcome> {
+        let unknown = || "the domain has moved, but the connection was lost before its figures arrived".into();
+        self.has_sent.then(|| match &self.moved {
+            Ok(ObservedMove { moved, observed }) => migration_figures(moved, observed).ok_or_else(unknown),
+            Err(stop) => Err(stop.to_string().into()),
+        })
     }
 }
 
@@ -236,6 +278,19 @@ mod tests {
         seen.observed.by_guest_clock = Some(Suspension { length_ns: 62_300_000, uncertainty_ns: 2_100_000 });
         seen.observed.by_peer = Some(PeerSilence { address, silence: Silence { unended: true, lost: 1, ..silence } });
         assert_eq!(seen.sides()[1..].join(", "), "62 ms ± 3 ms (guest clock), at least 64 ms (peer; 1 request lost)");
+    }
+
+    #[test]
+    fn an_attempt_is_stored_once_memory_was_being_sent() {
+        let outcome = |moved, has_sent| EndedMove { moved, has_sent, is_cancelled: false }.outcome();
+        let failed = || Err(Stop::infrastructure(miette!(code = CANCELLED, "it was cancelled")));
+        assert_eq!(outcome(failed(), false), None);
+        assert_eq!(outcome(failed(), true), Some(Err("it was cancelled".into())));
+        // The target has the domain, but QEMU's figures are lost.
+        let moved = Migrated { suspend: SuspendTimes::default(), info: None, total: Duration::ZERO };
+        let moved = Ok(ObservedMove { moved, observed: ObservedSuspension::default() });
+        let unknown = outcome(moved, true).expect("memory was sent").expect_err("there are no figures");
+        assert!(unknown.raw().contains("the domain has moved"), "{unknown}");
     }
 
     #[test]
