@@ -4,7 +4,7 @@
 use std::{
     io,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ pub trait ContainerEngines {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal>;
 }
 
-/// Reason why an engine doesn't describe a container.
+/// Reason why an engine doesn't describe a container, or a cluster a pod.
 #[derive(Debug)]
 pub enum EngineRefusal {
     /// Its program cannot be started.
@@ -53,7 +53,14 @@ impl ContainerEngines for EnginePrograms {
         // `-`.
         command.args(["inspect", "--type", "container", name.as_str()]).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = output_within(&mut command, self.patience).map_err(|error| match error {
+        EngineRefusal::of(output_within(&mut command, self.patience))
+    }
+}
+
+impl EngineRefusal {
+    /// Returns the output of an engine's program that has succeeded.
+    pub(crate) fn of(output: Result<Output, OutputError>) -> Result<String, EngineRefusal> {
+        let output = output.map_err(|error| match error {
             OutputError::Start(source) => EngineRefusal::NoProgram(source),
             OutputError::Late(patience) | OutputError::Stuck { limit: patience, .. } => EngineRefusal::Silent(patience),
             OutputError::Lost(source) => EngineRefusal::Said(source.to_string()),
@@ -67,9 +74,12 @@ impl ContainerEngines for EnginePrograms {
     }
 }
 
-/// Returns an engine's message in one line, without the prefix `Error: `.
+/// Returns a program's message in one line, without the prefix `Error: `.
 pub(crate) fn words(text: &str) -> String {
-    let lines = text.lines().map(|line| line.trim().trim_start_matches("Error: ")).filter(|line| !line.is_empty());
+    let lines = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("Error: ").trim_start_matches("error: "))
+        .filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")
 }
 

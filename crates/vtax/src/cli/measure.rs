@@ -433,7 +433,8 @@ pub(super) fn check_ssh<'a>(mut controls: impl Iterator<Item = &'a Control>) -> 
         | Control::Zone { .. }
         | Control::Libvirt { .. }
         | Control::Domain(_)
-        | Control::Namespace(_) => Ok(()),
+        | Control::Namespace(_)
+        | Control::Pod(_) => Ok(()),
     })
 }
 

@@ -7,6 +7,7 @@ pub(super) mod ldm_domain;
 pub(super) mod libvirt;
 pub(super) mod machine;
 pub(super) mod namespace;
+pub(super) mod pod;
 pub(super) mod switch_end;
 mod told;
 
@@ -26,7 +27,7 @@ use vtax_model::{
 use vtax_sys::process::ProcessId;
 
 pub(super) use self::lab_place::LabPlace;
-use self::{lab_guest::LabGuest, namespace::HeldNamespace, switch_end::SwitchEnd};
+use self::{lab_guest::LabGuest, namespace::HeldNamespace, pod::FoundPod, switch_end::SwitchEnd};
 use super::dial::AgentConnection;
 use crate::stop::Stop;
 
@@ -63,6 +64,11 @@ pub(super) trait Attachment {
 
     /// Returns the endpoint's namespace, if it is an existing one of this machine outside of labs.
     fn namespace(&self) -> Option<&HeldNamespace> {
+        None
+    }
+
+    /// Returns the endpoint's pod, if it is one.
+    fn pod(&self) -> Option<&FoundPod> {
         None
     }
 

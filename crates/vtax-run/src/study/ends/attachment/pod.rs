@@ -1,0 +1,152 @@
+//! A pod of Kubernetes, through the user's kubectl.
+//!
+//! The agent is a process in a container of the pod, because vtax isn't on the pod's node. So the container's limits
+//! apply to it. It is copied there if the container has none, and removes its file when it starts. kubectl's standard
+//! input is the agent's: when kubectl ends, even killed, the agent reads the end of its input and exits.
+
+use std::{ffi::OsString, net::IpAddr, path::Path, rc::Rc, time::Duration};
+
+use miette::{Report, miette};
+use vtax_container::{Kubectl, Pod, PodError, PodQuery};
+use vtax_model::{endpoint::PodEnd, foreign::ForeignText, run::PodRecord};
+use vtax_wire::{
+    carry::{CarriedAgent, CarryBreak, CarryError, CarryStep},
+    link::{AgentError, AgentLink},
+};
+
+use super::{
+    super::{agent::Agent, dial::AgentConnection},
+    Attachment,
+};
+use crate::stop::{Blamed, Stop};
+
+/// Time limit for each step through kubectl: starting a program there, copying the agent, greeting.
+const STEP: Duration = Duration::from_secs(30);
+
+/// A pod as found before the run.
+pub(in crate::study::ends) struct FoundPod {
+    end: PodEnd,
+    pod: Pod,
+    /// The container that the agent runs in.
+    container: ForeignText,
+}
+
+pub(in crate::study::ends) struct PodAttachment {
+    found: Rc<FoundPod>,
+}
+
+impl FoundPod {
+    pub(in crate::study::ends) fn find(end: &PodEnd) -> Result<FoundPod, Stop> {
+        let (pod, container) = PodQuery { cluster: &Kubectl::user(), end }.running()?;
+        Ok(FoundPod { end: end.clone(), pod, container })
+    }
+
+    pub(in crate::study::ends) fn attach(self: &Rc<Self>) -> PodAttachment {
+        PodAttachment { found: Rc::clone(self) }
+    }
+
+    /// Returns the pod's address of the peer's family, or its primary one.
+    pub(in crate::study::ends) fn address(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
+        let fits = |address: &&IpAddr| peer.is_none_or(|peer| peer.is_ipv4() == address.is_ipv4());
+        self.pod.addresses.iter().find(fits).copied()
+    }
+
+    /// Returns the record of the pod, with the limits that the agent has read there.
+    pub(in crate::study::ends) fn record(&self, agent: &Agent) -> PodRecord {
+        PodRecord { limits: agent.facts.limits.clone(), ..self.pod.record(&self.container) }
+    }
+
+    /// Returns the name of its network stack where paths are shown. None if it has that of its node.
+    pub(in crate::study::ends) fn stack_name(&self) -> Option<String> {
+        (!self.pod.record(&self.container).host_network).then(|| self.end.to_string())
+    }
+}
+
+/// Connection to the agent of a pod, without the parts that only the main thread has.
+struct PodDial<'a> {
+    end: PodEnd,
+    container: ForeignText,
+    name: &'a str,
+    program: &'a Path,
+}
+
+impl PodDial<'_> {
+    fn connect(self) -> Result<Agent, Stop> {
+        Agent::contained(self.link()?).or_infrastructure()
+    }
+
+    /// Starts the agent by a script in the container's shell. If the container has no shell, it must have the agent.
+    fn link(&self) -> Result<AgentLink, Stop> {
+        let PodDial { name, program, .. } = *self;
+        let agent = CarriedAgent { place: name, name, program, deadline: STEP };
+        let shell = |text: String| ["sh".into(), "-c".into(), text.into()];
+        let words = match agent.start(|script| self.exec(&shell(script.text()))) {
+            Ok(link) => return Ok(link),
+            Err(CarryError::Broken { step: CarryStep::Login, cause: CarryBreak::Ended(_), words })
+                if is_shell(&words) =>
+            {
+                words
+            }
+            Err(error) => return Err(self.refused(error)),
+        };
+        let direct = self.exec(&["vtax-agent".into(), "--stdio".into()]);
+        AgentLink::spawn(name, direct, STEP).map_err(|error| match error {
+            AgentError::Died { death, .. } => self.no_shell(words, death.to_string().into()).into(),
+            error => Stop::infrastructure(error),
+        })
+    }
+
+    fn exec(&self, words: &[OsString]) -> std::process::Command {
+        Kubectl::user().exec(&self.end, &self.container, words)
+    }
+
+    fn no_shell(&self, shell: ForeignText, agent: ForeignText) -> PodError {
+        PodError::NoShell { end: self.end.clone(), container: self.container.clone(), shell, agent }
+    }
+
+    fn refused(&self, error: CarryError) -> Stop {
+        let end = || self.end.clone();
+        match error {
+            CarryError::Start { source, .. } => PodError::NoProgram { end: end(), source }.into(),
+            CarryError::Broken { cause: CarryBreak::Silent(deadline), .. } => {
+                PodError::Silent { end: end(), deadline }.into()
+            }
+            CarryError::Broken { words, .. } => PodError::said(&self.end, words.raw()).into(),
+            error => Stop::infrastructure(error),
+        }
+    }
+}
+
+/// Returns whether a message of kubectl means that there is no such program in the container. The words are those of runc
+/// and crun.
+fn is_shell(words: &ForeignText) -> bool {
+    let of_runtime = ["executable file not found", "no such file or directory", "not found in $PATH"];
+    of_runtime.iter().any(|text| words.raw().contains(text)) || words.raw().contains("exit code 127")
+}
+
+impl Attachment for PodAttachment {
+    fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
+        let FoundPod { end, container, .. } = &*self.found;
+        let dial = PodDial { end: end.clone(), container: container.clone(), name, program };
+        Ok(Box::new(move |events| {
+            events.tell(format_args!("connecting to {name}"));
+            dial.connect()
+        }))
+    }
+
+    fn pod(&self) -> Option<&FoundPod> {
+        Some(&self.found)
+    }
+
+    /// A pod that was evicted, deleted or restarted takes the agent with it.
+    fn death(&self) -> Option<Report> {
+        let FoundPod { end, .. } = &*self.found;
+        let why = match (PodQuery { cluster: &Kubectl::user(), end }).running() {
+            Ok((now, _)) if now.uid == self.found.pod.uid => return None,
+            Ok(_) => "another pod has its name now; run again".to_owned(),
+            Err(error) if error.is_absence() => error.to_string(),
+            Err(_) => return None,
+        };
+        Some(miette!(code = "end-stopped", "{end} stopped during the run: {why}"))
+    }
+}
