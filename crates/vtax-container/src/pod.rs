@@ -277,7 +277,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_pod_without_processes_says_why() {
+    fn the_state_of_a_pod_without_processes_has_the_reason() {
         let evicted = "Failed (Evicted: The node was low on resource: memory.)";
         assert_eq!(read(EVICTED).idle(), Some(evicted.into()));
         let going = WEB.replace(r#""uid""#, r#""deletionTimestamp": "2026-11-30T00:00:00Z", "uid""#);
