@@ -21,7 +21,7 @@ use super::{
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
 
-/// What vtax gives kubectl: `get pod --namespace shop POD …` or `exec --stdin --namespace shop POD --container C -- …`.
+/// The arguments are `get pod --namespace shop POD …` or `exec --stdin --namespace shop POD --container C -- …`.
 const KUBECTL: &str = r#"
 pod=$5
 if [ -e "$pods/$pod/$1.sh" ]; then . "$pods/$pod/$1.sh"; fi
@@ -35,7 +35,7 @@ exec)
 esac
 "#;
 const NO_SUCH_PROGRAM: &str = r#"
-echo "error: Internal error occurred: unable to start container process: exec: \"$9\": executable file not found in \$PATH" >&2
+echo "error: unable to start container process: exec: \"$9\": executable file not found in \$PATH" >&2
 exit 1
 "#;
 
@@ -63,9 +63,10 @@ impl Cluster<'_> {
         }
         let [a, b] = [0, 1].map(|pod: usize| cluster.pods[pod].id());
         let connect = format!(
-            "nsenter --net --target {a} ip link add eth0 type veth peer name eth0 netns {b}
-             nsenter --net --target {a} ip addr add 10.1.0.1/24 dev eth0; nsenter --net --target {a} ip link set eth0 up
-             nsenter --net --target {b} ip addr add 10.1.0.2/24 dev eth0; nsenter --net --target {b} ip link set eth0 up"
+            "within() {{ nsenter --net --target \"$@\"; }}
+             within {a} ip link add eth0 type veth peer name eth0 netns {b}
+             within {a} ip addr add 10.1.0.1/24 dev eth0; within {a} ip link set eth0 up
+             within {b} ip addr add 10.1.0.2/24 dev eth0; within {b} ip link set eth0 up"
         );
         printed(&Command::new("sh").args(["-ec", &connect]).output().expect("sh"));
         for (name, address) in [("a", "10.1.0.1"), ("b", "10.1.0.2")] {

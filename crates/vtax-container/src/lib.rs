@@ -1,5 +1,5 @@
-//! Information about containers of Docker and Podman, and about pods of Kubernetes, queried with their own programs. Nothing is
-//! changed.
+//! Information about containers of Docker and Podman, and about pods of Kubernetes, queried with their own programs.
+//! Nothing is changed.
 
 #![forbid(unsafe_code)]
 

@@ -83,7 +83,7 @@ impl PodDial<'_> {
         let words = match agent.start(|script| self.exec(&shell(script.text()))) {
             Ok(link) => return Ok(link),
             Err(CarryError::Broken { step: CarryStep::Login, cause: CarryBreak::Ended(_), words })
-                if is_shell(&words) =>
+                if lacks_program(&words) =>
             {
                 words
             }
@@ -117,11 +117,11 @@ impl PodDial<'_> {
     }
 }
 
-/// Returns whether a message of kubectl means that there is no such program in the container. The words are those of runc
-/// and crun.
-fn is_shell(words: &ForeignText) -> bool {
-    let of_runtime = ["executable file not found", "no such file or directory", "not found in $PATH"];
-    of_runtime.iter().any(|text| words.raw().contains(text)) || words.raw().contains("exit code 127")
+/// Returns whether a message of kubectl means that there is no such program in the container. The words are those of
+/// runc and crun; the exit code is that of a shell.
+fn lacks_program(words: &ForeignText) -> bool {
+    let words = words.raw().to_ascii_lowercase();
+    ["executable file", "no such file or directory", "exit code 127"].iter().any(|text| words.contains(text))
 }
 
 impl Attachment for PodAttachment {
@@ -148,5 +148,25 @@ impl Attachment for PodAttachment {
             Err(_) => return None,
         };
         Some(miette!(code = "end-stopped", "{end} stopped during the run: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_shell_is_told_from_other_errors() {
+        for text in [
+            r#"exec failed: unable to start container process: exec: "sh": executable file not found in $PATH: unknown"#,
+            "crun: executable file `sh` not found in $PATH: No such file or directory: OCI runtime attempted to invoke",
+            "command terminated with exit code 127",
+        ] {
+            assert!(lacks_program(&text.into()), "{text}");
+        }
+        for text in ["Error from server (Forbidden)", "error dialing backend: dial tcp 10.0.0.1: no route to host", ""]
+        {
+            assert!(!lacks_program(&text.into()), "{text}");
+        }
     }
 }
