@@ -257,9 +257,6 @@ fn pods_that_cannot_be_ends_are_refused() {
     assert!(told.contains("pod-forbidden") && told.contains("cannot create pods/exec"), "{told}");
     cluster.before("b", "get", &said("(NotFound): pods \"b\" not found"));
     assert!(cluster.refused("pod:shop/b", 2).contains("no-such-pod"));
-    fs::remove_file(bench.path().join("bin/kubectl")).expect("it is there");
-    let told = cluster.refused("pod:shop/b", 69);
-    assert!(told.contains("no-kubectl"), "{told}");
 }
 
 #[test]

@@ -84,22 +84,28 @@ pub(crate) fn words(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{fs, time::Instant};
 
     use super::*;
 
     /// Returns a podman that is this script.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
+        let folder = program("podman", script);
+        let directory = Some(folder.path().to_owned());
+        (folder, EnginePrograms { directory, patience })
+    }
+
+    /// Returns a directory with a program of this name, which is a script.
+    pub(crate) fn program(name: &str, script: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a directory");
-        let [text, path] = ["script", "podman"].map(|name| folder.path().join(name));
+        let [text, path] = ["script", name].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
         // `fs::copy` isn't used: a child that another test starts at the same time would inherit the descriptor that is
         // open for writing, and the program could not be executed until that child ends (ETXTBSY, execve(2)).
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
-        let directory = Some(folder.path().to_owned());
-        (folder, EnginePrograms { directory, patience })
+        folder
     }
 
     fn asked(engines: &EnginePrograms, engine: ContainerEngine) -> Result<String, EngineRefusal> {

@@ -61,3 +61,41 @@ impl PodCluster for Kubectl {
         EngineRefusal::of(output_within(&mut command, self.patience))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::program;
+
+    fn end() -> PodEnd {
+        let name = |text: &str| text.parse().expect("a name");
+        PodEnd { namespace: name("shop"), name: name("web-0"), container: None }
+    }
+
+    fn described(script: &str, patience: Duration) -> Result<String, EngineRefusal> {
+        let folder = program("kubectl", script);
+        Kubectl { directory: Some(folder.path().to_owned()), patience }.describe(&end())
+    }
+
+    #[test]
+    fn a_pod_is_only_read() {
+        let said = described("echo \"$@\"; echo noise >&2", PATIENCE).expect("an answer");
+        assert_eq!(said, "get pod --namespace shop web-0 --output json --request-timeout 15s\n");
+        let Err(EngineRefusal::Said(said)) = described("echo no >&2; exit 1", PATIENCE) else { panic!("it failed") };
+        assert_eq!(said, "no\n");
+    }
+
+    #[test]
+    fn a_kubectl_that_hangs_is_ended() {
+        let hung = described("exec sleep 1000", Duration::from_millis(200));
+        assert!(matches!(hung, Err(EngineRefusal::Silent(_))), "{hung:?}");
+    }
+
+    #[test]
+    fn a_command_in_a_container_is_passed_word_by_word() {
+        let command = Kubectl::user().exec(&end(), &"web".into(), &["sh".into(), "-c".into(), "a; b $c".into()]);
+        let words: Vec<_> = command.get_args().map(|word| word.to_str().expect("text")).collect();
+        let expected = ["exec", "--stdin", "--namespace", "shop", "web-0", "--container", "web", "--", "sh", "-c"];
+        assert_eq!(words, [&expected[..], &["a; b $c"]].concat());
+    }
+}

@@ -76,7 +76,9 @@ impl std::fmt::Display for PodState {
 impl PodError {
     /// Returns the error that kubectl's message reports.
     pub fn said(end: &PodEnd, text: &str) -> PodError {
-        let (end, words, lower) = (end.clone(), ForeignText::from(words(text)), text.to_ascii_lowercase());
+        let lines: Vec<&str> = text.lines().filter(|line| !is_log(line)).collect();
+        let text = if lines.is_empty() { text.to_owned() } else { lines.join("\n") };
+        let (end, words, lower) = (end.clone(), ForeignText::from(words(&text)), text.to_ascii_lowercase());
         match () {
             () if lower.contains("(forbidden)") || lower.contains("is forbidden") => PodError::Forbidden { end, words },
             () if lower.contains("(notfound)") => PodError::NotFound { end, words },
@@ -93,6 +95,12 @@ impl PodError {
     pub fn is_absence(&self) -> bool {
         matches!(self, PodError::NotFound { .. } | PodError::NotRunning { .. })
     }
+}
+
+/// Returns whether a line is one of kubectl's log, e.g. `E1130 16:37:06.341683 …`. Its messages for people follow.
+fn is_log(line: &str) -> bool {
+    let (severity, rest) = line.split_at_checked(1).unwrap_or_default();
+    "IWEF".contains(severity) && rest.len() > 4 && rest.bytes().take(4).all(|digit| digit.is_ascii_digit())
 }
 
 fn which(end: &PodEnd) -> String {

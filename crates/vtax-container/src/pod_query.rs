@@ -87,7 +87,7 @@ mod tests {
                 "Error from server (Forbidden): pods \"web-0\" is forbidden: User \"dev\" cannot get resource \"pods\"",
             )
         });
-        refused(None, || said("The connection to the server localhost:8080 was refused\n"));
+        refused(None, || said("E1130 16:37:06.341683 7 memcache.go:265] \"Unhandled\"\nThe connection was refused\n"));
         refused(None, || Err(EngineRefusal::NoProgram(io::ErrorKind::NotFound.into())));
         refused(None, || Err(EngineRefusal::Silent(Duration::from_secs(20))));
         refused(None, || Ok("{}".to_owned()));
