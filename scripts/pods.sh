@@ -93,18 +93,25 @@ agents() {
     cluster run sh -c 'grep -lx vtax-agent /proc/[0-9]*/comm 2>/dev/null | wc -l'
 }
 
-leaves_nothing_when_killed() {
-    local idle before
+# Starts a vtax that measures until something happens; its pid in the cluster is in the file `begun`.
+begin() {
     before=$(agents)
     cluster run env VTAX_STATE="$work/state" VTAX_RUN="$work/labs" VTAX_AGENT="$agent" sh -c \
-        'echo $$ >killed; exec "$@"' sh "$vtax" measure --from pod:shop/web --to pod:shop/far --samples 1000 \
+        'echo $$ >begun; exec "$@"' sh "$vtax" measure --from pod:shop/web --to pod:shop/far --samples 1000 \
         >/dev/null 2>"$work/said" &
+    run=$!
     for _ in $(seq 100); do
-        [ "$(agents)" -gt "$before" ] && break
+        [ "$(agents)" -gt "$((before + 1))" ] && break
         sleep 0.2
     done
-    [ "$(agents)" -gt "$before" ] || fail "no agent was started: $(cat "$work/said")"
-    cluster run sh -c 'kill -KILL $(cat killed)'
+    [ "$(agents)" -gt "$((before + 1))" ] || fail "no agents were started: $(cat "$work/said")"
+    sleep 2
+}
+
+leaves_nothing_when_killed() {
+    local idle
+    begin
+    cluster run sh -c 'kill -KILL $(cat begun)'
     for _ in $(seq 100); do
         [ "$(agents)" = "$before" ] && break
         sleep 0.2
@@ -115,6 +122,15 @@ leaves_nothing_when_killed() {
         ! printf '%s' "$idle" | grep -F vtax || fail "files are left in $pod"
     done
     echo "nothing is left in pods after vtax was killed"
+}
+
+ends_when_deleted() {
+    local status=0
+    begin
+    kubectl delete pod --namespace shop far --wait=false
+    wait $run || status=$?
+    [ $status = 69 ] && grep -qF "pod:shop/far stopped during the run" "$work/said" || fail "status $status: $(cat "$work/said")"
+    echo "a pod that is deleted ends the run"
 }
 
 trap 'cluster down; rm -rf "$work"' EXIT
@@ -136,4 +152,8 @@ refused 2 "no-such-pod" nobody
 kubectl delete rolebinding --namespace shop vtax
 refused 69 "pod-forbidden" far
 kubectl apply --filename "$tests/pods.yaml"
+cluster run ip link set port2 down
+refused 69 "cluster-silent" host-db
+cluster run ip link set port2 up
 leaves_nothing_when_killed
+ends_when_deleted

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_shell_is_told_from_other_errors() {
+    fn a_missing_shell_is_recognized() {
         for text in [
             r#"exec failed: unable to start container process: exec: "sh": executable file not found in $PATH: unknown"#,
             "crun: executable file `sh` not found in $PATH: No such file or directory: OCI runtime attempted to invoke",
