@@ -13,7 +13,7 @@ use std::{
 
 use tempfile::TempDir;
 use vtax_wire::{
-    carry::{CarryBreak, CarryError, CarryStep},
+    carry::{AgentCarryError, CarryBreak, CarryStep},
     protocol::{PROTOCOL, VERSION},
     ssh::{Ssh, SshError},
 };
@@ -132,7 +132,7 @@ fn a_banner_is_skipped() {
     host.connect().expect("an agent").ping(SOON).expect("alive");
     let chatterbox = Host::that("yes welcome | head -c 100000");
     let error = chatterbox.refusal();
-    assert!(matches!(error, SshError::Carry(CarryError::Noise { .. })), "{error:?}");
+    assert!(matches!(error, SshError::Carry(AgentCarryError::Noise { .. })), "{error:?}");
     assert!(error.to_string().contains("stage prints more") && error.to_string().contains("welcome"), "{error}");
 }
 
@@ -165,7 +165,7 @@ fn another_machine_is_named_before_anything_is_sent() {
     let host = Host::new();
     host.install("uname", "if [ \"$1\" = -m ]; then echo sparc64; else echo Linux; fi");
     let error = host.refusal();
-    assert!(matches!(error, SshError::Carry(CarryError::Machine { .. })), "{error:?}");
+    assert!(matches!(error, SshError::Carry(AgentCarryError::Machine { .. })), "{error:?}");
     assert!(error.to_string().contains("Linux on sparc64"), "{error}");
     soon("the script removes its folder", || host.left().is_empty());
 }
@@ -191,7 +191,7 @@ fn no_place_at_all_is_reported_place_by_place() {
     let login = format!("exec unshare -m sh -c '{mounts}; exec sh -c \"$1\"' sh \"$1\"");
     // The host's own directory is below /tmp, so it must be hidden last, together with the first place.
     let error = Host { login, ..Host::new() }.refusal();
-    assert!(matches!(error, SshError::Carry(CarryError::NoPlace { .. })), "{error:?}");
+    assert!(matches!(error, SshError::Carry(AgentCarryError::NoPlace { .. })), "{error:?}");
     let text = error.to_string();
     for part in ["stage has no place", "/dev/shm (no room)", "/var/tmp (no room)", "in a directory in PATH"] {
         assert!(text.contains(part), "no {part} in: {text}");

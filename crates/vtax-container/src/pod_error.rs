@@ -46,21 +46,21 @@ pub enum PodError {
     #[diagnostic(code("pod-description"))]
     Description { end: PodEnd, source: BadPod },
     #[error(
-        "{end}: the container {container} has neither a shell that could receive vtax's agent ({shell}) nor the agent \
-         itself ({agent}); run a container of vtax's image in the pod (`make image`), e.g. with `kubectl debug \
+        "{end}: the container {container} has neither a shell that could receive vtax's agent nor the agent itself \
+         ({words}); run a container of vtax's image in the pod (`make image`), e.g. with `kubectl debug \
          --namespace {} {} --image IMAGE`, and name it: pod:{}/{}/CONTAINER",
         end.namespace, end.name, end.namespace, end.name
     )]
     #[diagnostic(code("pod-without-shell"))]
-    NoShell { end: PodEnd, container: ForeignText, shell: ForeignText, agent: ForeignText },
+    NoShell { end: PodEnd, container: ForeignText, words: ForeignText },
 }
 
 /// State of a pod that has no process for the agent to run beside.
 #[derive(Debug)]
 pub enum PodState {
-    /// The whole pod.
+    /// State of all its containers.
     Pod(ForeignText),
-    /// One container.
+    /// Name and state of a container, in a pod that runs.
     Container(ForeignText, ForeignText),
 }
 

@@ -312,7 +312,7 @@ pub struct EndRecord {
     pub domain: Option<DomainRecord>,
     /// The network namespace that it is, if it is one of this machine that existed before the run.
     pub namespace: Option<NamespaceRecord>,
-    /// The pod that it is.
+    /// The pod, with the container that the agent was in.
     #[serde(default)]
     pub pod: Option<PodRecord>,
     /// The ports at which the other endpoint reached it, if not at its own address.

@@ -21,7 +21,7 @@ use std::{
 
 use vtax_model::foreign::ForeignText;
 
-pub use error::{CarryBreak, CarryError, CarryStep};
+pub use error::{AgentCarryError, CarryBreak, CarryStep};
 use pipes::{PipeError, Pipes};
 use program::AgentProgram;
 pub use script::CarryScript;
@@ -53,7 +53,7 @@ pub struct CarriedAgent<'a> {
 impl CarriedAgent<'_> {
     /// Starts it by a command that runs the script there. Uses the agent in the PATH there if that has this version, or
     /// else a copy that leaves no trace.
-    pub fn start(self, command: impl FnOnce(&CarryScript) -> Command) -> Result<AgentLink, CarryError> {
+    pub fn start(self, command: impl FnOnce(&CarryScript) -> Command) -> Result<AgentLink, AgentCarryError> {
         let program = AgentProgram::read(self.program, self.deadline)?;
         let script = CarryScript::new(&version_line(), program.bytes.len());
         let pipes = started(command(&script))?;
@@ -67,11 +67,11 @@ impl CarriedAgent<'_> {
 }
 
 /// Starts a command in its own process group: Ctrl-C in a terminal is for vtax, which stops its agents in order.
-fn started(mut command: Command) -> Result<Pipes, CarryError> {
+fn started(mut command: Command) -> Result<Pipes, AgentCarryError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|source| {
         let program = command.get_program().to_string_lossy().into_owned();
-        CarryError::Start { program, source }
+        AgentCarryError::Start { program, source }
     })?;
     Ok(Pipes::of(child).expect("all three streams of the child were piped above"))
 }
@@ -86,7 +86,7 @@ struct Carrier<'a> {
 
 impl Carrier<'_> {
     /// Answers the script until it has started an agent, which then waits for a greeting.
-    fn proceed(mut self) -> Result<Pipes, CarryError> {
+    fn proceed(mut self) -> Result<Pipes, AgentCarryError> {
         let mut step = CarryStep::Login;
         for _ in 0..=COPIES_MOST {
             match self.progress(step)? {
@@ -102,7 +102,7 @@ impl Carrier<'_> {
     }
 
     /// Waits for the script's next line, and skips other output before it.
-    fn progress(&mut self, step: CarryStep) -> Result<ScriptProgress, CarryError> {
+    fn progress(&mut self, step: CarryStep) -> Result<ScriptProgress, AgentCarryError> {
         let until = Instant::now() + self.agent.deadline;
         let mut noise = Vec::new();
         while noise.len() <= NOISE_MOST {
@@ -121,30 +121,30 @@ impl Carrier<'_> {
         self.agent.place.to_owned()
     }
 
-    fn check_machine(&self, system: &str, machine: &str) -> Result<(), CarryError> {
+    fn check_machine(&self, system: &str, machine: &str) -> Result<(), AgentCarryError> {
         if system == "Linux" && self.program.runs_on(machine) {
             return Ok(());
         }
         let theirs = format!("{system} on {machine}").into();
-        Err(CarryError::Machine { place: self.place(), theirs, ours: self.program.machine() })
+        Err(AgentCarryError::Machine { place: self.place(), theirs, ours: self.program.machine() })
     }
 
-    fn no_place(&self, tried: String) -> CarryError {
-        CarryError::NoPlace { place: self.place(), tried: tried.into() }
+    fn no_place(&self, tried: String) -> AgentCarryError {
+        AgentCarryError::NoPlace { place: self.place(), tried: tried.into() }
     }
 
     /// The error, with the output that came instead of the script's next line.
-    fn blame(&self, step: CarryStep, error: PipeError, noise: &[u8]) -> CarryError {
+    fn blame(&self, step: CarryStep, error: PipeError, noise: &[u8]) -> AgentCarryError {
         let cause = match error {
             PipeError::Late => CarryBreak::Silent(self.agent.deadline),
             PipeError::Ended => CarryBreak::Ended(self.pipes.process.status_soon()),
             PipeError::Io(source) => CarryBreak::Stream(source),
             PipeError::TooLong(line) => {
                 let start = quoted(&[noise, &line].concat()).into();
-                return CarryError::Noise { place: self.place(), start };
+                return AgentCarryError::Noise { place: self.place(), start };
             }
         };
-        CarryError::Broken { step, cause, words: self.words(noise) }
+        AgentCarryError::Broken { step, cause, words: self.words(noise) }
     }
 
     fn words(&self, noise: &[u8]) -> ForeignText {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 /// A pod: `pod:NAMESPACE/NAME` or `pod:NAMESPACE/NAME/CONTAINER`. The cluster is the one of kubectl's current context.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodEnd {
-    /// The namespace that it is in.
+    /// The namespace of Kubernetes, not of the kernel.
     pub namespace: ObjectName,
     /// Its name there.
     pub name: ObjectName,

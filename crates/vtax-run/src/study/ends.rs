@@ -13,6 +13,7 @@ mod domain_place;
 mod end;
 mod endpoints;
 mod failure;
+mod found_pod;
 mod guarded;
 mod load;
 mod loans;

@@ -48,7 +48,7 @@ impl fmt::Display for CarryBreak {
 
 /// The reason why there is no agent in another place.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
-pub enum CarryError {
+pub enum AgentCarryError {
     #[error("cannot read the agent for remote hosts, {}: {source}", path.display())]
     #[diagnostic(code("file"))]
     Unreadable { path: PathBuf, source: io::Error },

@@ -5,7 +5,7 @@ use std::io;
 use vtax_model::foreign::ForeignText;
 
 use crate::{
-    carry::{CarryBreak, CarryError, CarryStep},
+    carry::{AgentCarryError, CarryBreak, CarryStep},
     link::AgentError,
 };
 
@@ -37,15 +37,15 @@ pub enum SshError {
     Broken { host: String, step: CarryStep, cause: CarryBreak, words: ForeignText },
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Carry(CarryError),
+    Carry(AgentCarryError),
 }
 
 impl SshError {
-    pub(super) fn at(host: &str, error: CarryError) -> SshError {
+    pub(super) fn at(host: &str, error: AgentCarryError) -> SshError {
         let host = host.to_owned();
         match error {
-            CarryError::Start { program, source } => SshError::Start { program, host, source },
-            CarryError::Broken { step, cause, words } => SshError::Broken { host, step, cause, words },
+            AgentCarryError::Start { program, source } => SshError::Start { program, host, source },
+            AgentCarryError::Broken { step, cause, words } => SshError::Broken { host, step, cause, words },
             error => SshError::Carry(error),
         }
     }

@@ -27,8 +27,8 @@ use vtax_model::{
 use vtax_sys::process::ProcessId;
 
 pub(super) use self::lab_place::LabPlace;
-use self::{lab_guest::LabGuest, namespace::HeldNamespace, pod::FoundPod, switch_end::SwitchEnd};
-use super::dial::AgentConnection;
+use self::{lab_guest::LabGuest, namespace::HeldNamespace, switch_end::SwitchEnd};
+use super::{dial::AgentConnection, found_pod::FoundPod};
 use crate::stop::Stop;
 
 /// Attachment of an endpoint. Abilities that only some have are separate traits and types.

@@ -104,7 +104,7 @@ impl ConnectedEnd {
 
     /// Returns the record of the endpoint's pod.
     pub(super) fn pod(&self) -> Option<PodRecord> {
-        self.attachment.pod().map(|found| found.record(&self.agent))
+        self.attachment.pod().map(|found| found.record(&self.agent.facts.limits))
     }
 
     pub(super) fn pod_note(&self) -> Option<PlacementNote> {

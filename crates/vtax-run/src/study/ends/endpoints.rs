@@ -21,11 +21,12 @@ use super::{
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
         namespace::HeldNamespace,
-        pod::FoundPod,
+        pod::PodAttachment,
     },
     dial::{DialledEnd, connect_all},
     domain_place::DomainPlace,
     end::{ConnectedEnd, ConnectedRow},
+    found_pod::FoundPod,
     loans::Loans,
     lookup,
 };
@@ -309,7 +310,7 @@ impl<'a> EndpointConnector<'a> {
                 Box::new(LibvirtEnd::new(self.domain(domain)?, user.as_deref(), endpoint.address))
             }
             (Control::Namespace(end), _) => Box::new(self.namespace(end)?.attach()),
-            (Control::Pod(end), _) => Box::new(self.pod_of(end)?.attach()),
+            (Control::Pod(end), _) => Box::new(PodAttachment::of(&self.pod_of(end)?)),
             (Control::Local | Control::Zone { .. } | Control::Domain(_), _) => Box::new(MachineEnd::Local),
         })
     }

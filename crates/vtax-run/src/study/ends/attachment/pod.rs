@@ -4,18 +4,18 @@
 //! apply to it. It is copied there if the container has none, and removes its file when it starts. kubectl's standard
 //! input is the agent's: when kubectl ends, even killed, the agent reads the end of its input and exits.
 
-use std::{ffi::OsString, net::IpAddr, path::Path, rc::Rc, time::Duration};
+use std::{ffi::OsString, path::Path, rc::Rc, time::Duration};
 
 use miette::{Report, miette};
-use vtax_container::{Kubectl, Pod, PodError, PodQuery};
-use vtax_model::{endpoint::PodEnd, foreign::ForeignText, run::PodRecord};
+use vtax_container::{Kubectl, PodError, PodQuery};
+use vtax_model::{endpoint::PodEnd, foreign::ForeignText};
 use vtax_wire::{
-    carry::{CarriedAgent, CarryBreak, CarryError, CarryStep},
-    link::{AgentError, AgentLink},
+    carry::{AgentCarryError, CarriedAgent, CarryBreak, CarryStep},
+    link::{AgentError, AgentLink, Death},
 };
 
 use super::{
-    super::{agent::Agent, dial::AgentConnection},
+    super::{agent::Agent, dial::AgentConnection, found_pod::FoundPod},
     Attachment,
 };
 use crate::stop::{Blamed, Stop};
@@ -23,42 +23,13 @@ use crate::stop::{Blamed, Stop};
 /// Time limit for each step through kubectl: starting a program there, copying the agent, greeting.
 const STEP: Duration = Duration::from_secs(30);
 
-/// A pod as found before the run.
-pub(in crate::study::ends) struct FoundPod {
-    end: PodEnd,
-    pod: Pod,
-    /// The container that the agent runs in.
-    container: ForeignText,
-}
-
 pub(in crate::study::ends) struct PodAttachment {
     found: Rc<FoundPod>,
 }
 
-impl FoundPod {
-    pub(in crate::study::ends) fn find(end: &PodEnd) -> Result<FoundPod, Stop> {
-        let (pod, container) = PodQuery { cluster: &Kubectl::user(), end }.running()?;
-        Ok(FoundPod { end: end.clone(), pod, container })
-    }
-
-    pub(in crate::study::ends) fn attach(self: &Rc<Self>) -> PodAttachment {
-        PodAttachment { found: Rc::clone(self) }
-    }
-
-    /// Returns the pod's address of the peer's family, or its primary one.
-    pub(in crate::study::ends) fn address(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
-        let fits = |address: &&IpAddr| peer.is_none_or(|peer| peer.is_ipv4() == address.is_ipv4());
-        self.pod.addresses.iter().find(fits).copied()
-    }
-
-    /// Returns the record of the pod, with the limits that the agent has read there.
-    pub(in crate::study::ends) fn record(&self, agent: &Agent) -> PodRecord {
-        PodRecord { limits: agent.facts.limits.clone(), ..self.pod.record(&self.container) }
-    }
-
-    /// Returns the name of its network stack where paths are shown. None if it has that of its node.
-    pub(in crate::study::ends) fn stack_name(&self) -> Option<String> {
-        (!self.pod.record(&self.container).host_network).then(|| self.end.to_string())
+impl PodAttachment {
+    pub(in crate::study::ends) fn of(found: &Rc<FoundPod>) -> PodAttachment {
+        PodAttachment { found: Rc::clone(found) }
     }
 }
 
@@ -82,7 +53,7 @@ impl PodDial<'_> {
         let shell = |text: String| ["sh".into(), "-c".into(), text.into()];
         let words = match agent.start(|script| self.exec(&shell(script.text()))) {
             Ok(link) => return Ok(link),
-            Err(CarryError::Broken { step: CarryStep::Login, cause: CarryBreak::Ended(_), words })
+            Err(AgentCarryError::Broken { step: CarryStep::Login, cause: CarryBreak::Ended(_), words })
                 if lacks_program(&words) =>
             {
                 words
@@ -91,7 +62,7 @@ impl PodDial<'_> {
         };
         let direct = self.exec(&["vtax-agent".into(), "--stdio".into()]);
         AgentLink::spawn(name, direct, STEP).map_err(|error| match error {
-            AgentError::Died { death, .. } => self.no_shell(words, death.to_string().into()).into(),
+            AgentError::Died { death, .. } => self.no_shell(&words, &death).into(),
             error => Stop::infrastructure(error),
         })
     }
@@ -100,18 +71,19 @@ impl PodDial<'_> {
         Kubectl::user().exec(&self.end, &self.container, words)
     }
 
-    fn no_shell(&self, shell: ForeignText, agent: ForeignText) -> PodError {
-        PodError::NoShell { end: self.end.clone(), container: self.container.clone(), shell, agent }
+    fn no_shell(&self, shell: &ForeignText, agent: &Death) -> PodError {
+        let words = format!("{}; {}", shell.raw(), agent.stderr.raw()).into();
+        PodError::NoShell { end: self.end.clone(), container: self.container.clone(), words }
     }
 
-    fn refused(&self, error: CarryError) -> Stop {
+    fn refused(&self, error: AgentCarryError) -> Stop {
         let end = || self.end.clone();
         match error {
-            CarryError::Start { source, .. } => PodError::NoProgram { end: end(), source }.into(),
-            CarryError::Broken { cause: CarryBreak::Silent(deadline), .. } => {
+            AgentCarryError::Start { source, .. } => PodError::NoProgram { end: end(), source }.into(),
+            AgentCarryError::Broken { cause: CarryBreak::Silent(deadline), .. } => {
                 PodError::Silent { end: end(), deadline }.into()
             }
-            CarryError::Broken { words, .. } => PodError::said(&self.end, words.raw()).into(),
+            AgentCarryError::Broken { words, .. } => PodError::said(&self.end, words.raw()).into(),
             error => Stop::infrastructure(error),
         }
     }
