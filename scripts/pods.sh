@@ -13,6 +13,7 @@ program() {
     sources=$(cat "$tests"/cluster/* | sha256sum | cut -c 1-16)
     program=$cache/cluster-$sources
     [ ! -e "$program" ] || return 0
+    command -v go >/dev/null || fail "go is missing; install Go 1.24 or later to build the cluster's programs"
     echo "pods: building Kubernetes, once: it takes 20 minutes of CPU time" >&2
     (umask 077 && mkdir -p "$cache")
     local version=k8s.io/component-base/version
