@@ -6,6 +6,8 @@
 # make install  install vtax, its agent, manual pages and completions in PREFIX=/usr/local (DESTDIR for packages)
 # make deb      build a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
 # make image    build an image archive of both programs for Podman, Docker and containerd: target/vtax_VERSION_ARCHITECTURE.oci.tar
+# make pods   measure between pods of a real Kubernetes cluster of two nodes on this machine; requires root and Go,
+#             and builds the cluster's programs once (20 minutes of CPU time)
 # make lint   check formatting, wording, clippy, documentation
 # make bench  compare our engines with iperf3, sockperf and qperf and with each other, compare labs with
 #             the `ip` command, measure the cost of a guest and of the emulated server; requires root
@@ -20,7 +22,7 @@ SUITE   := VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent RUSTDOCFLAGS="-D warnings"
 
 RUNS    := 10000000
 
-.PHONY: demo test crash soak install deb image lint bench fuzz build kernel agent
+.PHONY: demo test crash soak pods install deb image lint bench fuzz build kernel agent
 
 # Uses the tests' profile, which compiles fast; only the measurement and chart code is optimized (see Cargo.toml).
 demo:
@@ -51,6 +53,10 @@ crash:
 MINUTES := 60
 soak: build
 	VTAX_AGENT=$(CURDIR)/$(RELEASE)/vtax-agent bash scripts/soak.sh $(MINUTES) $(RELEASE)/vtax
+
+pods: build
+	sh scripts/setup.sh pods
+	bash scripts/pods.sh $(RELEASE)/vtax $(RELEASE)/vtax-agent
 
 PREFIX := /usr/local
 install: build

@@ -3,7 +3,7 @@
 use super::page::Mention;
 
 /// Words of the commands, each with the reason. A command matches if it contains them consecutively.
-const CANNOT: [(&str, &str); 53] = [
+const CANNOT: [(&str, &str); 54] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -27,6 +27,7 @@ const CANNOT: [(&str, &str); 53] = [
     ("docker:web", "the same"),
     ("podman:web", "the same"),
     ("podman:end", "the same"),
+    ("pod:", "needs a cluster; tests/kernel/pods.rs has a script in place of kubectl, and scripts/pods.sh a real one"),
     ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),

@@ -109,7 +109,7 @@ impl Drop for Engine<'_> {
 
 /// Writes an executable script. `fs::write` alone is not enough: a child that another test starts at this moment would
 /// inherit the descriptor that is open for writing, and until it exits the program could not be executed (ETXTBSY).
-fn program(path: &Path, text: &str) {
+pub(super) fn program(path: &Path, text: &str) {
     let script = path.with_extension("sh");
     fs::write(&script, text).expect("a file of the test");
     let copied = Command::new("install").args(["-m", "755"]).args([&script, &path.to_owned()]).status();

@@ -13,8 +13,9 @@ use std::{
 
 use tempfile::TempDir;
 use vtax_wire::{
+    carry::{AgentCarryError, CarryBreak, CarryStep},
     protocol::{PROTOCOL, VERSION},
-    ssh::{Ssh, SshError, SshStep},
+    ssh::{Ssh, SshError},
 };
 
 const SOON: Duration = Duration::from_secs(300);
@@ -131,14 +132,14 @@ fn a_banner_is_skipped() {
     host.connect().expect("an agent").ping(SOON).expect("alive");
     let chatterbox = Host::that("yes welcome | head -c 100000");
     let error = chatterbox.refusal();
-    assert!(matches!(error, SshError::Noise { .. }), "{error:?}");
+    assert!(matches!(error, SshError::Carry(AgentCarryError::Noise { .. })), "{error:?}");
     assert!(error.to_string().contains("stage prints more") && error.to_string().contains("welcome"), "{error}");
 }
 
 #[test]
 fn a_login_that_fails_is_reported_in_its_own_words() {
     let error = Host { login: "echo Permission denied >&2; exit 255".into(), ..Host::new() }.refusal();
-    assert!(matches!(error, SshError::Ended { stage: SshStep::Login, .. }), "{error:?}");
+    assert!(matches!(error, SshError::Broken { step: CarryStep::Login, cause: CarryBreak::Ended(_), .. }), "{error:?}");
     let text = error.to_string();
     for part in ["login at stage", "255", "Permission denied", "ssh -o BatchMode=yes stage true"] {
         assert!(text.contains(part), "no {part} in: {text}");
@@ -151,7 +152,10 @@ fn a_login_that_fails_is_reported_in_its_own_words() {
 fn a_login_that_hangs_has_a_deadline() {
     let host = Host { login: "exec sleep 60".into(), ..Host::new() };
     let error = host.ssh().connect("stage", Path::new(AGENT), Duration::from_millis(300)).expect_err("silent");
-    assert!(matches!(error, SshError::Silent { stage: SshStep::Login, .. }), "{error:?}");
+    assert!(
+        matches!(error, SshError::Broken { step: CarryStep::Login, cause: CarryBreak::Silent(_), .. }),
+        "{error:?}"
+    );
     let missing = Ssh::by("vtax-no-such-ssh", [""; 0]).connect("stage", Path::new(AGENT), SOON).expect_err("missing");
     assert!(missing.to_string().contains("install the OpenSSH client"), "{missing}");
 }
@@ -161,7 +165,7 @@ fn another_machine_is_named_before_anything_is_sent() {
     let host = Host::new();
     host.install("uname", "if [ \"$1\" = -m ]; then echo sparc64; else echo Linux; fi");
     let error = host.refusal();
-    assert!(matches!(error, SshError::Machine { .. }), "{error:?}");
+    assert!(matches!(error, SshError::Carry(AgentCarryError::Machine { .. })), "{error:?}");
     assert!(error.to_string().contains("Linux on sparc64"), "{error}");
     soon("the script removes its folder", || host.left().is_empty());
 }
@@ -187,7 +191,7 @@ fn no_place_at_all_is_reported_place_by_place() {
     let login = format!("exec unshare -m sh -c '{mounts}; exec sh -c \"$1\"' sh \"$1\"");
     // The host's own directory is below /tmp, so it must be hidden last, together with the first place.
     let error = Host { login, ..Host::new() }.refusal();
-    assert!(matches!(error, SshError::NoPlace { .. }), "{error:?}");
+    assert!(matches!(error, SshError::Carry(AgentCarryError::NoPlace { .. })), "{error:?}");
     let text = error.to_string();
     for part in ["stage has no place", "/dev/shm (no room)", "/var/tmp (no room)", "in a directory in PATH"] {
         assert!(text.contains(part), "no {part} in: {text}");
@@ -199,7 +203,7 @@ fn no_place_at_all_is_reported_place_by_place() {
 fn a_copy_that_is_cut_leaves_nothing() {
     let host = Host { login: "head -c 100000 | sh -c \"$1\"".into(), ..Host::new() };
     let error = host.refusal();
-    assert!(matches!(error, SshError::Ended { stage: SshStep::Copy, .. }), "{error:?}");
+    assert!(matches!(error, SshError::Broken { step: CarryStep::Copy, cause: CarryBreak::Ended(_), .. }), "{error:?}");
     assert!(error.to_string().contains("the copy of the agent at stage failed"), "{error}");
     soon("the script removes its folder", || host.left().is_empty());
 }

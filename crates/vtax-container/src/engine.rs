@@ -4,7 +4,7 @@
 use std::{
     io,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ pub trait ContainerEngines {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal>;
 }
 
-/// Reason why an engine doesn't describe a container.
+/// Reason why an engine doesn't describe a container, or a cluster a pod.
 #[derive(Debug)]
 pub enum EngineRefusal {
     /// Its program cannot be started.
@@ -53,7 +53,14 @@ impl ContainerEngines for EnginePrograms {
         // `-`.
         command.args(["inspect", "--type", "container", name.as_str()]).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = output_within(&mut command, self.patience).map_err(|error| match error {
+        EngineRefusal::of(output_within(&mut command, self.patience))
+    }
+}
+
+impl EngineRefusal {
+    /// Returns the output of an engine's program that has succeeded.
+    pub(crate) fn of(output: Result<Output, OutputError>) -> Result<String, EngineRefusal> {
+        let output = output.map_err(|error| match error {
             OutputError::Start(source) => EngineRefusal::NoProgram(source),
             OutputError::Late(patience) | OutputError::Stuck { limit: patience, .. } => EngineRefusal::Silent(patience),
             OutputError::Lost(source) => EngineRefusal::Said(source.to_string()),
@@ -67,29 +74,38 @@ impl ContainerEngines for EnginePrograms {
     }
 }
 
-/// Returns an engine's message in one line, without the prefix `Error: `.
+/// Returns a program's message in one line, without the prefix `Error: `.
 pub(crate) fn words(text: &str) -> String {
-    let lines = text.lines().map(|line| line.trim().trim_start_matches("Error: ")).filter(|line| !line.is_empty());
+    let lines = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("Error: ").trim_start_matches("error: "))
+        .filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{fs, time::Instant};
 
     use super::*;
 
     /// Returns a podman that is this script.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
+        let folder = program("podman", script);
+        let directory = Some(folder.path().to_owned());
+        (folder, EnginePrograms { directory, patience })
+    }
+
+    /// Returns a directory with a program of this name, which is a script.
+    pub(crate) fn program(name: &str, script: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a directory");
-        let [text, path] = ["script", "podman"].map(|name| folder.path().join(name));
+        let [text, path] = ["script", name].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
         // `fs::copy` isn't used: a child that another test starts at the same time would inherit the descriptor that is
         // open for writing, and the program could not be executed until that child ends (ETXTBSY, execve(2)).
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
-        let directory = Some(folder.path().to_owned());
-        (folder, EnginePrograms { directory, patience })
+        folder
     }
 
     fn asked(engines: &EnginePrograms, engine: ContainerEngine) -> Result<String, EngineRefusal> {

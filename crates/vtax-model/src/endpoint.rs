@@ -4,6 +4,7 @@ mod control;
 mod lab_host;
 mod namespace_end;
 mod other_path;
+mod pod_end;
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -16,6 +17,7 @@ pub use control::{BadControl, Control, DomainEnd};
 pub use lab_host::{BadLabHost, LabHost};
 pub use namespace_end::{ContainerEnd, ContainerEngine, ContainerName, NamespaceEnd, NetnsName, NetnsPath};
 pub use other_path::OtherPath;
+pub use pod_end::{ObjectName, PodEnd};
 
 use crate::{
     located::{FileError, Source},

@@ -35,6 +35,7 @@ mod namespace;
 mod others;
 mod parallel;
 mod placement_note;
+mod pod;
 mod precision;
 mod progress;
 mod reading;
@@ -56,6 +57,7 @@ pub use namespace::{ContainerRecord, CpuQuota, NamespaceRecord, ProcessLimits};
 pub use others::OtherPrograms;
 pub use parallel::{PairFigures, PairReports, Parallel, Skew};
 pub use placement_note::PlacementNote;
+pub use pod::PodRecord;
 pub use precision::{stopping_figures, stopping_outcome};
 pub use progress::RunProgress;
 pub(crate) use reading::pairs;
@@ -310,6 +312,9 @@ pub struct EndRecord {
     pub domain: Option<DomainRecord>,
     /// The network namespace that it is, if it is one of this machine that existed before the run.
     pub namespace: Option<NamespaceRecord>,
+    /// The pod, with the container that the agent was in.
+    #[serde(default)]
+    pub pod: Option<PodRecord>,
     /// The ports at which the other endpoint reached it, if not at its own address.
     #[serde(default)]
     pub published: Option<PublishedPorts>,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use miette::{Report, miette};
-use vtax_container::ContainerError;
+use vtax_container::{ContainerError, PodError};
 use vtax_domain::BindError;
 use vtax_lab::{PlanError, no_cable};
 use vtax_libvirt::LibvirtError;
@@ -136,6 +136,12 @@ impl From<LibvirtError> for Stop {
 
 impl From<ContainerError> for Stop {
     fn from(error: ContainerError) -> Stop {
+        if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
+    }
+}
+
+impl From<PodError> for Stop {
+    fn from(error: PodError) -> Stop {
         if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
     }
 }

@@ -6,6 +6,7 @@
 mod pid;
 mod thread;
 mod time_offset;
+mod within;
 
 use std::fmt;
 use std::fs;
@@ -26,6 +27,7 @@ pub use pid::Pid;
 pub use rustix::process::Signal;
 pub use thread::ThreadId;
 use time_offset::TimeOffset;
+pub use within::named_within;
 
 /// One process, for as long as the machine runs: its pid and its start time. Written as `PID@START`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

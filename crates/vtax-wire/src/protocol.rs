@@ -21,7 +21,7 @@ use vtax_model::{
     endpoint::DeviceName,
     foreign::ForeignText,
     measurement::{EchoWatch, EndReport},
-    run::{Environment, Hop},
+    run::{Environment, Hop, ProcessLimits},
     station::{EndSetup, Schedule, Target},
     units::{ByteSize, Mtu, Span},
     workload::TestSpec,
@@ -382,6 +382,13 @@ pub struct AgentFacts {
     pub ssh_address: Option<IpAddr>,
     /// CPUs, nodes and interrupts, for a pin plan.
     pub machine: Machine,
+    /// Restrictions of the agent's process, e.g. by the cgroup of its container.
+    #[serde(default, skip_serializing_if = "is_unlimited")]
+    pub limits: ProcessLimits,
+}
+
+fn is_unlimited(limits: &ProcessLimits) -> bool {
+    *limits == ProcessLimits::default()
 }
 
 /// An address of an interface.

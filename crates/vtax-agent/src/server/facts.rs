@@ -29,6 +29,7 @@ pub(super) fn facts() -> AgentFacts {
         architecture: env::consts::ARCH.into(),
         boot_id: clock::identity(),
         machine: Machine::read(&SystemRoot::live()),
+        limits: inspect::process_limits(&SystemRoot::live(), std::process::id()),
         cpus_allowed,
         addresses: addresses().unwrap_or_default(),
         ssh_address: env::var(ssh::CONNECTION).ok().and_then(|connection| ssh::server(&connection)),

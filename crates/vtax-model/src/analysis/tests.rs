@@ -292,6 +292,7 @@ fn measuring_guests_are_not_other_programs() {
         environment,
         domain: None,
         namespace: None,
+        pod: None,
         published: None,
     };
     let inside = || end(Some(run.header.environment.clone()));

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-use super::{LabHost, NamespaceEnd};
+use super::{LabHost, NamespaceEnd, PodEnd};
 use crate::{
     domain::PRIMARY,
     spelling::nearest,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Access to the agent of an endpoint: `local`, `ssh:USER@HOST`, `zone:LAB/NAME`, `libvirt:USER@NAME`, `ldm:DOMAIN/NIC`,
-/// `netns:NAME`, `pid:PID`, `container:NAME`.
+/// `netns:NAME`, `pid:PID`, `container:NAME`, `pod:NAMESPACE/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub enum Control {
     /// A process of this machine, in the namespace of vtax.
@@ -37,6 +37,8 @@ pub enum Control {
     Domain(DomainEnd),
     /// A network namespace of this machine, outside of labs.
     Namespace(NamespaceEnd),
+    /// A pod of Kubernetes, through the user's kubectl.
+    Pod(PodEnd),
 }
 
 /// A logical domain as an endpoint: `ldm:DOMAIN`, `ldm:DOMAIN/NIC`, and both with `LAB/HOST/` before them.
@@ -62,7 +64,8 @@ impl Control {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error(
     "invalid endpoint `{}`{why} (endpoints are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME, ldm:DOMAIN, \
-     ldm:DOMAIN/NIC, ldm:LAB/HOST/DOMAIN, netns:NAME, netns:/PATH, pid:PID, container:NAME, docker:NAME, podman:NAME)",
+     ldm:DOMAIN/NIC, ldm:LAB/HOST/DOMAIN, netns:NAME, netns:/PATH, pid:PID, container:NAME, docker:NAME, podman:NAME, \
+     pod:NAMESPACE/NAME, pod:NAMESPACE/NAME/CONTAINER)",
     text.escape_debug()
 )]
 #[diagnostic(code("bad-endpoint"))]
@@ -87,6 +90,7 @@ impl FromStr for Control {
             Some(("ldm", domain)) => {
                 DomainEnd::read(domain).map(Control::Domain).map_err(|why| bad(format!(": {why}")))
             }
+            Some(("pod", pod)) => PodEnd::read(pod).map(Control::Pod).map_err(|why| bad(format!(": {why}"))),
             Some(("libvirt", domain)) => libvirt(domain).map_err(|why| bad(format!(": {why}"))),
             Some((way, of_way)) if let Some(end) = NamespaceEnd::read(way, of_way) => {
                 end.map(Control::Namespace).map_err(|why| bad(format!(": {why}")))
@@ -99,7 +103,7 @@ impl FromStr for Control {
 /// Returns `; did you mean …?` for an invalid endpoint.
 fn meant(text: &str) -> String {
     let (way, host) = text.split_once(':').unwrap_or((text, ""));
-    let known = ["local", "ssh", "zone", "libvirt", "ldm", "netns", "pid", "container", "docker", "podman"];
+    let known = ["local", "ssh", "zone", "libvirt", "ldm", "netns", "pid", "container", "docker", "podman", "pod"];
     match (text.parse::<IpAddr>(), nearest(way, known)) {
         (Ok(address), _) if address.is_loopback() => {
             format!(": it is an address of this machine; did you mean `local`, or `ssh:{text}`?")
@@ -147,6 +151,7 @@ impl fmt::Display for Control {
             Control::Libvirt { user: None, domain } => write!(f, "libvirt:{domain}"),
             Control::Domain(end) => write!(f, "ldm:{end}"),
             Control::Namespace(end) => end.fmt(f),
+            Control::Pod(end) => end.fmt(f),
         }
     }
 }

@@ -112,6 +112,32 @@ fn a_namespace_has_a_name_a_path_a_process_or_a_container() {
 }
 
 #[test]
+fn a_pod_has_a_namespace_a_name_and_perhaps_a_container() {
+    for text in ["pod:default/web-0", "pod:team.a/web/proxy", "pod:a/0"] {
+        let read = text.parse::<Control>();
+        assert!(matches!(read, Ok(Control::Pod(_))), "{text}: {read:?}");
+        assert_eq!(read.map(|control| control.to_string()), Ok(text.to_owned()));
+    }
+    for (text, why) in [
+        ("pod:", "pod:NAMESPACE/NAME"),
+        ("pod:web", "pod:NAMESPACE/NAME"),
+        ("pod:default/", "a name is missing"),
+        ("pod:default/web/", "a name is missing"),
+        ("pod:default/web/c/d", "pod:NAMESPACE/NAME"),
+        ("pod:default/Web", "only a-z"),
+        ("pod:default/--help", "begins and ends"),
+        ("pod:-n/web", "begins and ends"),
+        ("pod:default/web.", "begins and ends"),
+        ("pod:default/a\nb", "only a-z"),
+    ] {
+        let told = text.parse::<Control>().expect_err(text).to_string();
+        assert!(told.contains(why) && !told.contains(char::is_control), "{told}");
+    }
+    let long = format!("pod:default/{}", "a".repeat(254));
+    assert!(long.parse::<Control>().expect_err("too long").to_string().contains("253"));
+}
+
+#[test]
 fn a_pin_plan_is_a_word_or_cpus() {
     assert_eq!("0,2-4".parse(), Ok(Pinning::Cpus(vec![0, 2, 3, 4])));
     assert_eq!("auto".parse(), Ok(Pinning::Auto));

@@ -77,6 +77,7 @@ fn pair(name: &str, address: &str) -> PairRecord {
         environment: None,
         domain: None,
         namespace: None,
+        pod: None,
         published: None,
     };
     let responder = EndRecord {
@@ -86,6 +87,7 @@ fn pair(name: &str, address: &str) -> PairRecord {
         environment: Some(elsewhere(name)),
         domain: Some(domain(name)),
         namespace: None,
+        pod: None,
         published: None,
     };
     PairRecord { initiator, responder }

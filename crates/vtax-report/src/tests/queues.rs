@@ -20,6 +20,7 @@ fn vmdq() -> Run {
         environment: None,
         domain: None,
         namespace: None,
+        pod: None,
         published: None,
     };
     let pair = |row: &_, nth: u64| PairRecord {

@@ -13,6 +13,7 @@ mod domain_place;
 mod end;
 mod endpoints;
 mod failure;
+mod found_pod;
 mod guarded;
 mod load;
 mod loans;
@@ -142,6 +143,7 @@ impl ConnectedEnds {
         let mut notes: Vec<PlacementNote> = Vec::new();
         for connected in &self.rows {
             notes.extend(connected.ends().flat_map(|end| end.attachment.notes(connected.row, &end.name)));
+            notes.extend(connected.ends().filter_map(ConnectedEnd::pod_note));
         }
         notes.sort();
         notes.dedup();
@@ -335,18 +337,20 @@ impl NetSampler for ConnectedEnds {
     /// Returns the agents on this machine, and the QEMUs of guests that vtax did not start, such as
     /// libvirt's.
     fn processes(&self) -> Vec<Pid> {
-        let agents = self.agents().into_iter().filter(|agent| agent.is_here()).map(|agent| agent.pid());
+        let agents = self.agents().into_iter().flat_map(|agent| agent.processes()).copied();
         let guests = self.ends().filter_map(ConnectedEnd::qemu).map(|qemu| qemu.process.pid);
         let relays = self.ends().flat_map(|end| end.attachment.relays()).map(|relay| relay.process.pid);
         agents.chain(guests).chain(relays).collect()
     }
 
-    /// An agent that doesn't answer fails the next sample, which reports why.
+    /// An agent that doesn't answer fails the next sample, which reports why. Nothing is known of machines with an agent that
+    /// sees only its own container.
     fn other_programs(&self) -> Vec<OtherProgramsTime> {
         let mut machines: BTreeMap<&str, Vec<&Agent>> = BTreeMap::new();
         for agent in self.agents().into_iter().filter(|agent| agent.elsewhere().is_some()) {
             machines.entry(agent.machine()).or_default().push(agent);
         }
+        machines.retain(|_, agents| agents.iter().all(|agent| agent.sees_machine()));
         let time = |(identity, agents): (&str, Vec<&Agent>)| {
             let ours = agents.iter().map(|agent| agent.pid().0).collect();
             let agent = agents.first()?;

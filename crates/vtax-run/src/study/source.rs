@@ -61,7 +61,7 @@ pub(super) fn check_here(study: &Study) -> miette::Result<()> {
     let is_here = |endpoint: &Endpoint| match &endpoint.control {
         Control::Local | Control::Zone { .. } | Control::Namespace(_) => true,
         Control::Domain(end) => end.is_primary(),
-        Control::Ssh(_) | Control::Libvirt { .. } => false,
+        Control::Ssh(_) | Control::Libvirt { .. } | Control::Pod(_) => false,
     };
     for name in names.into_iter().filter(|_| builds || study.endpoints().iter().any(is_here)) {
         match check_congestion_control(name) {

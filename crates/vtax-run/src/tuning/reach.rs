@@ -24,7 +24,8 @@ impl TuningHost {
         // No agent is started on this machine, so its program may be missing.
         let program = match control {
             Control::Ssh(_) | Control::Libvirt { .. } => places.agent_program()?,
-            Control::Local | Control::Zone { .. } | Control::Domain(_) | Control::Namespace(_) => PathBuf::new(),
+            Control::Local | Control::Zone { .. } | Control::Domain(_) => PathBuf::new(),
+            Control::Namespace(_) | Control::Pod(_) => PathBuf::new(),
         };
         EndpointConnector::new(world.as_ref(), &program, places, events).tuned(control, &tuner)
     }

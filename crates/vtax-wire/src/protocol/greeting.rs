@@ -5,7 +5,7 @@ use vtax_model::foreign::ForeignText;
 use vtax_sys::token::Token;
 
 /// The version of all messages on the control stream. Increment it with every change.
-pub const PROTOCOL: u32 = 15;
+pub const PROTOCOL: u32 = 16;
 /// The version of this program. Both sides must have the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -55,7 +55,7 @@ pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     let instead = match control {
         Control::Zone { .. } => Some("a lab's wires determine the device of an endpoint; choose one by its address"),
         Control::Domain(_) => Some("name the virtual NIC with the domain, e.g. ldm:mars/net0"),
-        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } | Control::Namespace(_) => None,
+        Control::Local | Control::Ssh(_) | Control::Libvirt { .. } | Control::Namespace(_) | Control::Pod(_) => None,
     };
     match instead.filter(|_| endpoint.device.is_some()) {
         None => Ok(()),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use vtax_model::run::Environment;
-use vtax_sys::process::Pid;
+use vtax_sys::process::{Pid, named_within};
 use vtax_wire::{link::AgentLink, protocol::AgentFacts, ssh};
 
 use crate::{
@@ -18,6 +18,8 @@ use crate::{
 
 /// Time limit for each step over ssh: logging in, copying the agent, greeting.
 const LOGIN: Duration = Duration::from_secs(30);
+/// Name of an agent's process.
+const PROGRAM: &str = "vtax-agent";
 /// Time limit for an answer of an agent.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
@@ -25,6 +27,10 @@ pub(crate) struct Agent {
     pub(crate) link: AgentLink,
     pub(crate) facts: AgentFacts,
     here: bool,
+    /// The agent's processes on this machine.
+    processes: Vec<Pid>,
+    /// True if it is in a container, where it sees no process of its machine.
+    is_contained: bool,
 }
 
 impl Agent {
@@ -51,7 +57,15 @@ impl Agent {
         let facts = link.describe(ANSWER)?;
         let ours = boot_id();
         let here = !ours.is_empty() && boot(&link) == ours;
-        Ok(Agent { link, facts, here })
+        let processes = Some(Pid(link.hello().pid)).filter(|_| here).into_iter().collect();
+        Ok(Agent { link, facts, here, processes, is_contained: false })
+    }
+
+    /// Like [`greeted`](Self::greeted), for an agent in a container, which has a PID namespace of its own.
+    pub(super) fn contained(link: AgentLink) -> miette::Result<Agent> {
+        let agent = Agent::greeted(link)?;
+        let processes = if agent.here { named_within(PROGRAM, agent.pid()) } else { Vec::new() };
+        Ok(Agent { processes, is_contained: true, ..agent })
     }
 
     /// Returns an identity of its machine, unique among machines.
@@ -64,6 +78,16 @@ impl Agent {
 
     pub(super) fn is_here(&self) -> bool {
         self.here
+    }
+
+    /// Returns its processes on this machine, as known here.
+    pub(super) fn processes(&self) -> &[Pid] {
+        &self.processes
+    }
+
+    /// Returns whether it sees the processes of its machine.
+    pub(super) fn sees_machine(&self) -> bool {
+        !self.is_contained
     }
 
     /// Returns its PID, in its own PID namespace.

@@ -7,6 +7,7 @@ pub(super) mod ldm_domain;
 pub(super) mod libvirt;
 pub(super) mod machine;
 pub(super) mod namespace;
+pub(super) mod pod;
 pub(super) mod switch_end;
 mod told;
 
@@ -27,7 +28,7 @@ use vtax_sys::process::ProcessId;
 
 pub(super) use self::lab_place::LabPlace;
 use self::{lab_guest::LabGuest, namespace::HeldNamespace, switch_end::SwitchEnd};
-use super::dial::AgentConnection;
+use super::{dial::AgentConnection, found_pod::FoundPod};
 use crate::stop::Stop;
 
 /// Attachment of an endpoint. Abilities that only some have are separate traits and types.
@@ -63,6 +64,11 @@ pub(super) trait Attachment {
 
     /// Returns the endpoint's namespace, if it is an existing one of this machine outside of labs.
     fn namespace(&self) -> Option<&HeldNamespace> {
+        None
+    }
+
+    /// Returns the endpoint's pod, if it is one.
+    fn pod(&self) -> Option<&FoundPod> {
         None
     }
 

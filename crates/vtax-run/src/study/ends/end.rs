@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use vtax_lab::{Lab, LabEndpoint};
 use vtax_model::{
     endpoint::{DeviceName, Ends, Pinning},
-    run::{DomainRecord, EndLocation, EndRecord, GuestMachine, Hop, PairRecord, RowEnds},
+    run::{DomainRecord, EndLocation, EndRecord, GuestMachine, Hop, PairRecord, PlacementNote, PodRecord, RowEnds},
     study::Row,
     units::Mtu,
 };
@@ -82,6 +82,7 @@ impl ConnectedEnd {
             environment: self.agent.elsewhere().cloned(),
             domain: self.domain().cloned(),
             namespace: self.attachment.namespace().map(|held| held.record.clone()),
+            pod: self.pod(),
             published: self.attachment.published().cloned(),
         }
     }
@@ -99,6 +100,15 @@ impl ConnectedEnd {
     /// Returns the record of the endpoint's domain.
     pub(super) fn domain(&self) -> Option<&DomainRecord> {
         self.attachment.guest()?.domain()
+    }
+
+    /// Returns the record of the endpoint's pod.
+    pub(super) fn pod(&self) -> Option<PodRecord> {
+        self.attachment.pod().map(|found| found.record(&self.agent.facts.limits))
+    }
+
+    pub(super) fn pod_note(&self) -> Option<PlacementNote> {
+        self.pod().map(|pod| PlacementNote::Remark(format!("{} is {pod}", self.name)))
     }
 
     /// Returns the number of its virtual CPUs, if the run places them on the host.

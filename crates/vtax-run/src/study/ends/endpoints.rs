@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path, rc::Rc, sync::Arc};
 use miette::miette;
 use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
-    endpoint::{Control, DomainEnd, End, Endpoint, Ends, NamespaceEnd, NoPairs, pairs},
+    endpoint::{Control, DomainEnd, End, Endpoint, Ends, NamespaceEnd, NoPairs, PodEnd, pairs},
     method::{DomainKind, Reached},
     study::Row,
     topology::Name,
@@ -21,10 +21,12 @@ use super::{
         libvirt::{Domain, LibvirtEnd},
         machine::MachineEnd,
         namespace::HeldNamespace,
+        pod::PodAttachment,
     },
     dial::{DialledEnd, connect_all},
     domain_place::DomainPlace,
     end::{ConnectedEnd, ConnectedRow},
+    found_pod::FoundPod,
     loans::Loans,
     lookup,
 };
@@ -79,6 +81,7 @@ pub(crate) struct EndpointConnector<'a> {
     /// libvirt's domains, by name.
     domains: BTreeMap<String, Rc<Domain>>,
     namespaces: BTreeMap<NamespaceEnd, Rc<HeldNamespace>>,
+    pods: BTreeMap<PodEnd, Rc<FoundPod>>,
     /// Hosts of logical domains.
     pub(super) hosts: Vec<Rc<DomainPlace>>,
     loans: Loans,
@@ -91,8 +94,8 @@ impl<'a> EndpointConnector<'a> {
         locations: &'a Locations,
         events: &'a RunEvents,
     ) -> EndpointConnector<'a> {
-        let (labs, agents, domains, namespaces, hosts, loans) = Default::default();
-        EndpointConnector { world, program, locations, events, labs, agents, domains, namespaces, hosts, loans }
+        let (labs, agents, domains, namespaces, pods, hosts, loans) = Default::default();
+        EndpointConnector { world, program, locations, events, labs, agents, domains, namespaces, pods, hosts, loans }
     }
 
     /// Adds missing initiators: for a zone, the domain at the other end of its wire; for a logical domain, its host;
@@ -106,7 +109,8 @@ impl<'a> EndpointConnector<'a> {
             let control = match &responder.control {
                 Control::Zone { lab, domain } => self.across(lab.as_ref(), domain, responder.address)?,
                 Control::Domain(end) => Control::Domain(DomainEnd::primary(end.within.clone())),
-                Control::Local | Control::Ssh(_) | Control::Libvirt { .. } | Control::Namespace(_) => Control::Local,
+                Control::Local | Control::Ssh(_) | Control::Libvirt { .. } => Control::Local,
+                Control::Namespace(_) | Control::Pod(_) => Control::Local,
             };
             let method = responder.method;
             initiators.push(Endpoint { method, ..Endpoint::new(End::Initiator, control) });
@@ -154,6 +158,7 @@ impl<'a> EndpointConnector<'a> {
         match control {
             Control::Domain(end) => return self.tuned_domain(end, tuner),
             Control::Namespace(end) => return self.tuned_namespace(end, tuner),
+            Control::Pod(end) => return Err(not_tuned(end)),
             Control::Local | Control::Ssh(_) | Control::Zone { .. } | Control::Libvirt { .. } => {}
         }
         let endpoint = Endpoint::new(End::Responder, control.clone());
@@ -305,6 +310,7 @@ impl<'a> EndpointConnector<'a> {
                 Box::new(LibvirtEnd::new(self.domain(domain)?, user.as_deref(), endpoint.address))
             }
             (Control::Namespace(end), _) => Box::new(self.namespace(end)?.attach()),
+            (Control::Pod(end), _) => Box::new(PodAttachment::of(&self.pod_of(end)?)),
             (Control::Local | Control::Zone { .. } | Control::Domain(_), _) => Box::new(MachineEnd::Local),
         })
     }
@@ -316,6 +322,15 @@ impl<'a> EndpointConnector<'a> {
         let held = Rc::new(HeldNamespace::open(end)?);
         self.namespaces.insert(end.clone(), Rc::clone(&held));
         Ok(held)
+    }
+
+    fn pod_of(&mut self, end: &PodEnd) -> Result<Rc<FoundPod>, Stop> {
+        if let Some(found) = self.pods.get(end) {
+            return Ok(Rc::clone(found));
+        }
+        let found = Rc::new(FoundPod::find(end)?);
+        self.pods.insert(end.clone(), Rc::clone(&found));
+        Ok(found)
     }
 
     fn domain(&mut self, name: &str) -> Result<Rc<Domain>, Stop> {
@@ -348,6 +363,14 @@ fn guarded_endpoints(Ends { initiator, responder }: &Ends<Control>) -> [Endpoint
     [(End::Initiator, initiator), (End::Responder, responder)].map(|(end, control)| Endpoint::new(end, control.clone()))
 }
 
+/// The settings of a pod are gone with the pod, and it may not change them.
+fn not_tuned(end: &PodEnd) -> Stop {
+    Stop::input(miette!(
+        code = "option-not-for-this",
+        "{end}: vtax doesn't change the settings of pods; tune the pod's node, e.g. with `--host ssh:NODE`"
+    ))
+}
+
 /// Refuses a responder that no other host can connect to.
 fn check_reached(endpoints: [&Endpoint; 2], attachment: &[Box<dyn Attachment>; 2]) -> Result<(), Stop> {
     let Some(place) = attachment[1].place() else { return Ok(()) };
@@ -375,11 +398,12 @@ fn known_addresses(
         let of_switch = of_switch.and_then(|switch_end| switch_end.own_addresses(&agents[end]).next());
         let of_switch = of_switch.map(|net| net.addr());
         let ssh = agents[end].facts.ssh_address;
-        let known = endpoints[end].address.or(on_device).or(of_lab).or(of_switch);
-        match attachment[end].namespace().and_then(HeldNamespace::other_path) {
-            Some(_) if known.is_none() => {
-                only_address(endpoints[end], &agents[end], endpoints[1 - end].address).map(Some)
-            }
+        let peer = endpoints[1 - end].address;
+        let of_pod = attachment[end].pod().and_then(|pod| pod.address(peer));
+        let known = endpoints[end].address.or(on_device).or(of_lab).or(of_switch).or(of_pod);
+        let is_other_stack = attachment[end].namespace().and_then(HeldNamespace::other_path).is_some();
+        match is_other_stack || attachment[end].pod().is_some() {
+            true if known.is_none() => only_address(endpoints[end], &agents[end], peer).map(Some),
             _ => Ok(known.or(ssh)),
         }
     };
@@ -397,8 +421,9 @@ fn end(
 ) -> Result<ConnectedEnd, Stop> {
     let device = endpoint.device.clone().or_else(|| link_of(&agent, address));
     let mut route = agent.link.route(Some(address), peer, device.clone(), ANSWER).or_infrastructure()?;
-    if let Some(stack) = attachment.namespace().and_then(HeldNamespace::stack_name) {
-        route.iter_mut().for_each(|hop| hop.domain = stack.into());
+    let of_namespace = attachment.namespace().and_then(HeldNamespace::stack_name).map(str::to_owned);
+    if let Some(stack) = of_namespace.or_else(|| attachment.pod()?.stack_name()) {
+        route.iter_mut().for_each(|hop| hop.domain = stack.as_str().into());
     }
     attachment.measure_on(address);
     let (name, cid, pin) = (endpoint.control.to_string(), endpoint.cid, endpoint.pin.clone());

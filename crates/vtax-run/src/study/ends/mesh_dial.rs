@@ -34,9 +34,11 @@ pub(crate) fn mesh_dial(control: &Control, program: &Path) -> Result<AgentDial, 
             let child = command.spawn().coded("agent-not-started", || format!("starting {}", program.display()));
             Ok(AgentDial::child(name, child.or_infrastructure()?, GREETING))
         }
-        Control::Zone { .. } | Control::Libvirt { .. } | Control::Domain(_) => Err(Stop::input(miette!(
-            code = "option-not-for-this",
-            "{name}: a mesh measures hosts (ssh:HOST) and network namespaces (netns:NAME, pid:PID, container:NAME)"
-        ))),
+        Control::Zone { .. } | Control::Libvirt { .. } | Control::Domain(_) | Control::Pod(_) => {
+            Err(Stop::input(miette!(
+                code = "option-not-for-this",
+                "{name}: a mesh measures hosts (ssh:HOST) and network namespaces (netns:NAME, pid:PID, container:NAME)"
+            )))
+        }
     }
 }

@@ -95,10 +95,15 @@ pub(crate) fn room_of(mtu: Mtu, ipv6: bool) -> Mtu {
     if ipv6 { mtu.less(IPV6_MORE).unwrap_or(mtu) } else { mtu }
 }
 
-fn check_transport([initiator, responder]: &[ConnectedEnd; 2], transport: Transport) -> Result<(), Stop> {
+fn check_transport(pair: &[ConnectedEnd; 2], transport: Transport) -> Result<(), Stop> {
+    let [initiator, responder] = pair;
     let apart = !initiator.is_on_machine_of(responder);
     let (from, to) = (&initiator.name, &responder.name);
     match transport {
+        Transport::Unix if pair.iter().any(|end| end.attachment.pod().is_some()) => Err(Stop::input(miette!(
+            code = "not-one-machine",
+            "Unix sockets are files, and {from} and {to} have none in common because a pod has its own; use tcp or udp"
+        ))),
         Transport::Unix if apart => Err(Stop::input(miette!(
             code = "not-one-machine",
             "Unix sockets connect processes of one machine, but {from} and {to} are on two; use tcp, udp or vsock"

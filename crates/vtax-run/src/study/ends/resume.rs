@@ -58,6 +58,14 @@ fn same_end(header: &RunHeader, now: &ConnectedEnd, then: &EndRecord) -> miette:
             &format!("the endpoint {}, whose container or limits have changed since", then.name),
         ));
     }
+    if let (Some(pod), Some(before)) = (now.pod(), &then.pod)
+        && !pod.is_same_as(before)
+    {
+        return Err(other(
+            header,
+            &format!("the endpoint {}, whose node, container or limits have changed since", then.name),
+        ));
+    }
     match (now.agent.elsewhere(), &then.environment) {
         (Some(now), Some(before)) => same_machine(&header.id, Some(&then.name.to_string()), before, now),
         (None, None) => Ok(()),

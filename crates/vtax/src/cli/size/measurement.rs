@@ -173,7 +173,7 @@ impl SizeEnds {
 
     fn guests_of_networks(&self) -> impl Iterator<Item = String> {
         let of_end = |end: &Control| match end {
-            Control::Local | Control::Ssh(_) | Control::Namespace(_) => None,
+            Control::Local | Control::Ssh(_) | Control::Namespace(_) | Control::Pod(_) => None,
             Control::Zone { domain, .. } => Some(domain.to_string()),
             Control::Libvirt { domain, .. } => Some(domain.clone()),
             Control::Domain(end) => Some(end.domain.to_string()).filter(|name| name != PRIMARY),

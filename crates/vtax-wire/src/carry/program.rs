@@ -10,7 +10,7 @@ use std::{
 
 use vtax_sys::deadline::output_within;
 
-use super::SshError;
+use super::AgentCarryError;
 use crate::protocol::version_line;
 
 /// The largest file that is accepted as an agent.
@@ -34,9 +34,9 @@ pub(super) struct AgentProgram {
 impl AgentProgram {
     /// Reads the program and checks that it has the version of this vtax. An error here is clearer than one from the
     /// other host.
-    pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, SshError> {
-        let unreadable = |source| SshError::Unreadable { path: path.to_owned(), source };
-        let other = |found: String| SshError::OtherProgram { path: path.to_owned(), found: found.into() };
+    pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, AgentCarryError> {
+        let unreadable = |source| AgentCarryError::Unreadable { path: path.to_owned(), source };
+        let other = |found: String| AgentCarryError::OtherProgram { path: path.to_owned(), found: found.into() };
         if fs::metadata(path).map_err(unreadable)?.len() > SIZE_MOST {
             return Err(other("it is larger than 64 MiB".to_owned()));
         }

@@ -1,4 +1,4 @@
-//! The script that runs on the remote host before the agent.
+//! The script that runs in the other place before the agent.
 
 use std::ffi::OsString;
 use vtax_sys::token::Token;
@@ -50,8 +50,9 @@ done;
 echo "$m noplace$tried";
 "#;
 
-/// The script of one login.
-pub(super) struct Script {
+/// The script of one start of an agent.
+#[derive(Debug)]
+pub struct CarryScript {
     version: String,
     size: usize,
     /// A random key, so that no other program can print it.
@@ -77,18 +78,23 @@ pub(super) enum ScriptProgress {
     },
 }
 
-impl Script {
+impl CarryScript {
     /// Creates the script that finds or receives an agent of `size` bytes that prints `version`.
-    pub(super) fn new(version: &str, size: usize) -> Script {
-        Script { version: version.to_owned(), size, key: Token::random().to_string() }
+    pub(crate) fn new(version: &str, size: usize) -> CarryScript {
+        CarryScript { version: version.to_owned(), size, key: Token::random().to_string() }
+    }
+
+    /// The argument of `sh -c`.
+    pub fn text(&self) -> String {
+        let CarryScript { version, size, key } = self;
+        let text = TEXT.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let mark = self.mark();
+        format!("v=\"{version}\"; n={size}; k={key}; m={mark}; {text}")
     }
 
     /// The command, for any login shell.
-    pub(super) fn command(&self) -> OsString {
-        let Script { version, size, key } = self;
-        let text = TEXT.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-        let mark = self.mark();
-        format!("exec sh -c 'v=\"{version}\"; n={size}; k={key}; m={mark}; {text}'").into()
+    pub(crate) fn login_command(&self) -> OsString {
+        format!("exec sh -c '{}'", self.text()).into()
     }
 
     /// Interprets a line; `None` if it isn't the script's.
@@ -120,7 +126,7 @@ mod tests {
 
     #[test]
     fn any_login_shell_reads_it_as_one_word() {
-        let command = Script::new("vtax-agent 0.1.0 (protocol 3)", 3_000_000).command();
+        let command = CarryScript::new("vtax-agent 0.1.0 (protocol 3)", 3_000_000).login_command();
         let command = command.to_str().expect("ASCII");
         let quoted = command.strip_prefix("exec sh -c '").and_then(|rest| rest.strip_suffix('\''));
         let quoted = quoted.expect("one word");
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_script_are_recognized() {
-        let script = Script::new("vtax-agent 1", 7);
+        let script = CarryScript::new("vtax-agent 1", 7);
         let mark = script.mark();
         let said = |text: &str| script.progress(text.replace('@', &mark).as_bytes());
         assert_eq!(said("@ starts\n"), Some(ScriptProgress::Starts));
@@ -142,13 +148,13 @@ mod tests {
         for noise in ["@\n", "@ sings\n", "@ wants\n", "starts\n", "\n", ""] {
             assert_eq!(said(noise), None, "{noise}");
         }
-        assert_eq!(Script::new("vtax-agent 1", 7).progress(format!("{mark} starts\n").as_bytes()), None);
+        assert_eq!(CarryScript::new("vtax-agent 1", 7).progress(format!("{mark} starts\n").as_bytes()), None);
     }
 
     proptest! {
         #[test]
         fn no_line_makes_the_reader_panic(mut line: Vec<u8>, marked: bool) {
-            let script = Script::new("vtax-agent 1", 7);
+            let script = CarryScript::new("vtax-agent 1", 7);
             if marked {
                 line = [script.mark().as_bytes(), &line].concat();
             }

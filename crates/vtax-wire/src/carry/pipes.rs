@@ -1,4 +1,4 @@
-//! The streams of the local ssh process. Each wait has a deadline.
+//! The streams of the process that runs the script. Each wait has a deadline.
 
 use std::{
     io::{self, Cursor, Read, Write},
