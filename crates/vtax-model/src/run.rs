@@ -320,6 +320,22 @@ pub struct EndRecord {
     pub published: Option<PublishedPorts>,
 }
 
+impl EndRecord {
+    /// Returns the record of an end of which only the name is known.
+    pub fn named(name: impl Into<ForeignText>) -> EndRecord {
+        EndRecord {
+            name: name.into(),
+            address: ForeignText::default(),
+            cpus: Vec::new(),
+            environment: None,
+            domain: None,
+            namespace: None,
+            pod: None,
+            published: None,
+        }
+    }
+}
+
 /// A row that can't run here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnavailableRow {

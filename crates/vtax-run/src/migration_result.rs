@@ -111,20 +111,11 @@ impl MigrationAttempt {
 
     /// Returns the source as the initiator, with the domain as it was there, and the target as the responder.
     fn ends(&self) -> Ends<EndRecord> {
-        let end = |name: ForeignText| EndRecord {
-            name,
-            address: ForeignText::default(),
-            cpus: Vec::new(),
-            environment: None,
-            domain: None,
-            namespace: None,
-            published: None,
-        };
         let source = self.domain.source.as_ref().map_or_else(|| "local".to_owned(), ToString::to_string);
         let target = self.target.as_deref().cloned();
         Ends {
-            initiator: EndRecord { domain: Some(self.record()), ..end(source.into()) },
-            responder: EndRecord { environment: target, ..end(self.domain.target.clone()) },
+            initiator: EndRecord { domain: Some(self.record()), ..EndRecord::named(source) },
+            responder: EndRecord { environment: target, ..EndRecord::named(self.domain.target.clone()) },
         }
     }
 

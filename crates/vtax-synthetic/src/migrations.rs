@@ -84,15 +84,6 @@ pub fn domain_migration() -> Run {
 
 /// Returns both hosts, with the domain as it was at the source.
 fn hosts(memory: ByteSize) -> PairRecord {
-    let end = |name: &str| EndRecord {
-        name: name.into(),
-        address: ForeignText::default(),
-        cpus: Vec::new(),
-        environment: None,
-        domain: None,
-        namespace: None,
-        published: None,
-    };
     let domain = DomainRecord {
         keeper: DomainKeeper::Ldm,
         within: None,
@@ -111,8 +102,8 @@ fn hosts(memory: ByteSize) -> PairRecord {
     };
     let machine = Environment { hostname: "hostb".into(), cpus: 4, ..super::environment() };
     PairRecord {
-        initiator: EndRecord { domain: Some(domain), ..end("local") },
-        responder: EndRecord { environment: Some(machine), ..end("ssh:root@hostb") },
+        initiator: EndRecord { domain: Some(domain), ..EndRecord::named("local") },
+        responder: EndRecord { environment: Some(machine), ..EndRecord::named("ssh:root@hostb") },
     }
 }
 

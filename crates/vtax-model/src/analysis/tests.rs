@@ -285,16 +285,7 @@ fn measuring_guests_are_not_other_programs() {
         *host_cpu = Some(observed_guest(0.25));
     }
     let others = |run: &Run| analyse(run).disturbance.other_programs.expect("known");
-    let end = |environment| EndRecord {
-        name: "end".into(),
-        address: "198.18.0.1".into(),
-        cpus: Vec::new(),
-        environment,
-        domain: None,
-        namespace: None,
-        pod: None,
-        published: None,
-    };
+    let end = |environment| EndRecord { address: "198.18.0.1".into(), environment, ..EndRecord::named("end") };
     let inside = || end(Some(run.header.environment.clone()));
     let ends = |run: &mut Run, initiator: EndRecord, responder: EndRecord| {
         let pair = PairRecord { initiator, responder };

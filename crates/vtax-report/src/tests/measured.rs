@@ -70,25 +70,13 @@ fn elsewhere(name: &str) -> Environment {
 }
 
 fn pair(name: &str, address: &str) -> PairRecord {
-    let initiator = EndRecord {
-        name: "local".into(),
-        address: "10.0.0.1".into(),
-        cpus: vec![1],
-        environment: None,
-        domain: None,
-        namespace: None,
-        pod: None,
-        published: None,
-    };
+    let initiator = EndRecord { address: "10.0.0.1".into(), cpus: vec![1], ..EndRecord::named("local") };
     let responder = EndRecord {
-        name: name.into(),
         address: address.into(),
         cpus: vec![3],
         environment: Some(elsewhere(name)),
         domain: Some(domain(name)),
-        namespace: None,
-        pod: None,
-        published: None,
+        ..EndRecord::named(name)
     };
     PairRecord { initiator, responder }
 }

@@ -1,7 +1,6 @@
 //! Studies of guests next to published figures: several concurrent guests, and paths between them.
 
 use vtax_model::{
-    foreign::ForeignText,
     measurement::IntervalRtt,
     run::{EndRecord, PairFigures, PairRecord, Parallel, RowEnds},
 };
@@ -13,16 +12,7 @@ const PAIRS: u64 = 4;
 /// Four clients, one of whose guests is slower than the others.
 fn vmdq() -> Run {
     let mut run = built_in("vmdq");
-    let end = |name: String| EndRecord {
-        name: name.into(),
-        address: ForeignText::default(),
-        cpus: vec![0],
-        environment: None,
-        domain: None,
-        namespace: None,
-        pod: None,
-        published: None,
-    };
+    let end = |name: String| EndRecord { cpus: vec![0], ..EndRecord::named(name) };
     let pair = |row: &_, nth: u64| PairRecord {
         initiator: end(format!("host client-{nth}")),
         responder: end(format!("{row} {nth}")),
