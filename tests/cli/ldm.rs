@@ -269,7 +269,7 @@ fn constraints_are_copied_from_host_to_host() {
 fn an_impossible_import_is_refused_and_adds_nothing() {
     let libvirt = Libvirt::new();
     let told = libvirt.refused("ldm import libvirt:zooo", 2);
-    assert!(told.contains("error[no-such-domain]") && told.contains("there is zoo"), "{told}");
+    assert!(told.contains("error[no-such-domain]") && told.contains("available: zoo"), "{told}");
     assert!(libvirt.refused("ldm import web", 2).contains("use libvirt:NAME"));
     assert!(libvirt.refused("ldm import libvirt:zoo --as Mars", 2).contains("invalid name `Mars`"));
     let mut bare = libvirt.command("ldm import libvirt:zoo");

@@ -313,7 +313,7 @@ fn advice_refuses_requirements_that_nothing_could_meet() {
         ("advise --bandwidth 2G --rate-limit 1G", "error[options-clash]: rate-limit"),
         ("advise --device console --vlan", "only NICs have VLANs"),
         ("advise --guests 0", "error[out-of-range]: invalid guests 0: use at least 1"),
-        ("advise --p99 0s", "no method takes no time"),
+        ("advise --p99 0s", "a time must be above 0"),
         ("advise --host-cpu-at-most 0", "above 0"),
         ("advise --host-cpu-at-most two", "write a number of cores"),
         ("advise --bandwidth 0", "--bandwidth"),

@@ -70,7 +70,7 @@ pub enum GuestError {
     #[error("guest `{guest}`: {nic} needs {wanted} open queues, {given} given")]
     #[diagnostic(code("defect"))]
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
-    #[error("guest `{guest}` cannot use the disk {path}: {why}; end that use first")]
+    #[error("guest `{guest}` cannot use the disk {path}: {why}; stop that use first")]
     #[diagnostic(code("backend-in-use"))]
     DiskTaken { guest: Name, path: PathBuf, why: &'static str },
     #[error("guest `{guest}`: the storage daemon of a disk does not start: {said}")]

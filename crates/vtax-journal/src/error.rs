@@ -27,7 +27,7 @@ pub enum JournalError {
     #[error("`{id}` not found in {directory}")]
     #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
-    #[error("`{id}` is in use by {}; wait until it exits, or end it", whom(.by))]
+    #[error("`{id}` is in use by {}; wait until it exits, or stop it", whom(.by))]
     #[diagnostic(code("name-in-use"))]
     Busy { id: String, by: Option<LockHolder> },
     #[error("{path}:{line}: {why}")]

@@ -2,17 +2,17 @@
 
 use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
 use crate::{
-    spelling::there_are,
+    spelling::available,
     workload::{TestKind, Transport},
 };
 
 /// Options that a test can't have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum OptionError {
-    #[error("unknown engine `{_0}`; {}", there_are(_0, &Engine::ALL.map(<&str>::from)))]
+    #[error("unknown engine `{_0}`; {}", available(_0, &Engine::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
-    #[error("unknown idle `{_0}`; {}", there_are(_0, &Idle::ALL.map(<&str>::from)))]
+    #[error("unknown idle `{_0}`; {}", available(_0, &Idle::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownIdle(String),
     #[error("`{0}` is not a number")]

@@ -110,5 +110,5 @@ fn time(deadline: Duration) -> String {
 }
 
 fn quoted(stderr: &ForeignText) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it said: {stderr}") }
+    if stderr.is_empty() { String::new() } else { format!("; it printed: {stderr}") }
 }

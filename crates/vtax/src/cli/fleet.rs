@@ -32,7 +32,7 @@ pub(crate) enum FleetVerb {
         /// Earlier mesh, e.g. mesh-20260102
         #[arg(value_name = "BEFORE")]
         before: String,
-        /// Earlier mesh, e.g. mesh-20260102
+        /// Later mesh, e.g. mesh-20260109
         #[arg(value_name = "AFTER", default_value = "last")]
         after: String,
         /// Print the comparison as JSON (vtax.mesh-comparison/v1)

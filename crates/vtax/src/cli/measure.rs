@@ -452,7 +452,7 @@ fn check_pairs(from: usize, to: usize) -> Result<(), Stop> {
         true => Ok(()),
         false => Err(Stop::input(miette!(
             code = "ends-not-paired",
-            "{from} --from and {to} --to do not pair off: give the same number of each, or a single one for all"
+            "{from} --from and {to} --to cannot be paired: give the same number of each, or a single one for all"
         ))),
     }
 }

@@ -197,7 +197,7 @@ fn a_refused_import_has_a_reason() {
     insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: its test is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on: unknown disk engine `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
     insta::assert_snapshot!(of(&disk.replace("\"size\"", "\"io_size\"")), @"fio: it does not report the range of the disk: give fio size=");
     insta::assert_snapshot!(of(&disk.replace("\"bs\" : \"4k\"", "\"bs\" : \"4k,8k\"")), @"fio: its block size `4k,8k` is not supported: only a single number, e.g. 4k");
-    insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: it is of a network, but the first file is of a disk: import each kind separately");
+    insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: its test is of a network, but that of the first file is of a disk: import each kind separately");
     insta::assert_snapshot!(of(disk), @"--method: the files are of disks, whose rows are native-disk, virtio-blk and so on; omit it");
     insta::assert_snapshot!(told(&[disk, tcp]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: it is from iperf 3.12, but the first test is from fio-3.33: import each program's files separately");
     insta::assert_snapshot!(of(fixture("fio-net-receive")), @"fio: it is the receiver's output, but fio does not count reads of less than a block: import the sender's (rw=write)");
@@ -261,7 +261,7 @@ fn a_refused_table_has_a_reason() {
     insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: unknown key `small_untuned` (known: transport, method, path, rtt, latency, bandwidth, gbps, mtu, system, real, user, sys)");
     insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures belongs to a cell of the study sparc-t7-1");
     insta::assert_snapshot!(told(&IP_INSTANCES.replacen("sys = 5.3", "", 1)), @"published.toml: published figures: the file of shared-to-shared has no times `user` and `sys`");
-    insta::assert_snapshot!(refused(T7_1, &wanted()), @"--method: a table of published figures contains this itself; omit it");
+    insta::assert_snapshot!(refused(T7_1, &wanted()), @"--method: a table of published figures contains this value; omit it");
     let study = Study::built_in("sparc-t7-1");
     let mine = ImportAs { study, ..ImportAs::default() };
     let Imports { notes, .. } =
