@@ -225,8 +225,8 @@ pub enum BindError {
     #[diagnostic(code("no-shared-vlan"))]
     VlansApart(Box<PortsApart>),
     #[error(
-        "198.18.0.0/15 has no network of two addresses that the endpoints don't use or route to; give them addresses \
-         in one network to measure on these"
+        "198.18.0.0/15 has no pair of addresses left that the endpoints neither use nor route to; assign both endpoints \
+         addresses in one network, and vtax measures over these"
     )]
     #[diagnostic(code("no-free-addresses"))]
     NoFreeNet,

@@ -66,7 +66,7 @@ impl LdmHello {
         let LdmHello { orders, program } = self;
         Err(Stop::infrastructure(miette!(
             code = "ldm-version",
-            "vtax {program} at {other} has version {orders} of the orders to domains, and this vtax {VERSION} has \
+            "vtax {program} at {other} uses version {orders} of the domain protocol, and this vtax {VERSION} uses \
              version {ORDERS}; install the same vtax on both"
         )))
     }

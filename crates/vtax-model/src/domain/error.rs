@@ -99,8 +99,8 @@ pub enum DomainError {
     #[diagnostic(code("delayed-reconfiguration"))]
     OthersWait,
     #[error(
-        "Delayed reconfiguration of LDom {domain} is not permitted: only primary waits for a reboot; change {domain} as it \
-         is, and it has that when it boots again"
+        "Delayed reconfiguration of LDom {domain} is not permitted: only primary waits for a reboot; change {domain} \
+         directly: the change takes effect at its next boot"
     )]
     #[diagnostic(code("delayed-reconfiguration"))]
     OnlyPrimary { domain: Name },
