@@ -153,7 +153,9 @@ pub enum BindError {
     #[error("the link {link} has mtu {has}, and the switch {wanted}; first run ip link set {link} mtu {wanted}")]
     #[diagnostic(code("mtu-too-large"))]
     LinkMtu { link: String, has: u32, wanted: u32 },
-    #[error("the link {link} already exists and was not created by vtax; rename it, or choose another name for the switch")]
+    #[error(
+        "the link {link} already exists and was not created by vtax; rename it, or choose another name for the switch"
+    )]
     #[diagnostic(code("link-in-use"))]
     LinkName { link: String },
     #[error(

@@ -63,7 +63,10 @@ pub(crate) fn become_only(domain: &Name, directory: &Path) -> Result<File, BindE
             Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PAUSE),
             Err(TryLockError::WouldBlock) => {
                 let other = LockHolder::of(directory).map_or("another process".to_owned(), |holder| holder.to_string());
-                return Err(BindError::Supervisor { domain: domain.clone(), why: format!("is already running: {other}") });
+                return Err(BindError::Supervisor {
+                    domain: domain.clone(),
+                    why: format!("is already running: {other}"),
+                });
             }
             Err(TryLockError::Error(error)) => return Err(BindError::file("lock", directory)(error)),
         }

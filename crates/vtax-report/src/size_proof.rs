@@ -174,6 +174,8 @@ mod tests {
             "primary: the target does not hold with 2 cores; one core fewer does not suffice"
         );
         assert_eq!(told(ProofVerdict::Undecided, None), "primary: whether the target holds with 2 cores is undecided");
-        assert!(told(ProofVerdict::Holds, Some(ProofVerdict::Holds)).ends_with("with 2 cores; one core fewer suffices"));
+        assert!(
+            told(ProofVerdict::Holds, Some(ProofVerdict::Holds)).ends_with("with 2 cores; one core fewer suffices")
+        );
     }
 }

@@ -159,7 +159,8 @@ fn of_host(item: &mut LdmItem<'_, '_>, domain: &Name, all: &mut Configuration) -
             let VolumeName { volume: name, service } = volume_name(item)?;
             let read = volume(item)?;
             let found = all.disk_services.get_mut(&service);
-            let exports = found.ok_or_else(|| item.error(format!("belongs to {service}, but no such vds precedes it")))?;
+            let exports =
+                found.ok_or_else(|| item.error(format!("belongs to {service}, but no such vds precedes it")))?;
             insert(item, name, read, &mut exports.volumes)?;
         }
         kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
