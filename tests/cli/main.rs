@@ -315,7 +315,7 @@ fn advice_refuses_requirements_that_nothing_could_meet() {
         ("advise --guests 0", "error[out-of-range]: invalid guests 0: use at least 1"),
         ("advise --p99 0s", "a time must be above 0"),
         ("advise --host-cpu-at-most 0", "above 0"),
-        ("advise --host-cpu-at-most two", "write a number of cores"),
+        ("advise --host-cpu-at-most two", "use a number of cores"),
         ("advise --bandwidth 0", "--bandwidth"),
         ("advise --iops 0", "--iops"),
         ("advise --p99 150", "--p99"),

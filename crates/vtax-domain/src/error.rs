@@ -51,7 +51,7 @@ pub enum BindError {
     #[error("{domain} is {state}; {remedy}")]
     #[diagnostic(code("domain-state"))]
     State { domain: Name, state: DomainState, remedy: &'static str },
-    #[error("some switches or domains could not be started: {failed}; all others run")]
+    #[error("some switches or domains could not be started: {failed}; all others are running")]
     #[diagnostic(code("not-all-started"))]
     NotAllStarted { failed: String },
     #[error("primary is this host, which vtax does not crash; to crash it, run as root: echo c >/proc/sysrq-trigger")]

@@ -13,11 +13,11 @@ impl MeshReport {
     /// Returns gauges of the whole mesh, and of each end in each direction.
     pub fn open_metrics(&self) -> String {
         let mut text = String::new();
-        gauge(&mut text, "vtax_mesh_ends", "NICs that were to be measured.", [(String::new(), self.ends as f64)]);
+        gauge(&mut text, "vtax_mesh_ends", "NICs to measure.", [(String::new(), self.ends as f64)]);
         gauge(
             &mut text,
             "vtax_mesh_lost_ends",
-            "NICs that no longer answered.",
+            "NICs that stopped answering.",
             [(String::new(), self.lost.len() as f64)],
         );
         let noise = self.noise.map(|noise| (String::new(), noise));

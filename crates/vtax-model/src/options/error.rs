@@ -52,10 +52,10 @@ pub enum OptionError {
     #[error("`{option}` applies to {of}, not to {transport} {test}; omit it")]
     #[diagnostic(code("option-not-for-this"))]
     NotForTest { option: &'static str, of: &'static str, transport: Transport, test: TestKind },
-    #[error("`outage` is an option {why}")]
+    #[error("`outage` requires {why}")]
     #[diagnostic(code("option-not-for-this"))]
     Outage { why: &'static str },
-    #[error("`{first}` and `{second}` exclude each other: {why}")]
+    #[error("`{first}` and `{second}` are mutually exclusive: {why}")]
     #[diagnostic(code("options-clash"))]
     Clash { first: &'static str, second: &'static str, why: &'static str },
 }
