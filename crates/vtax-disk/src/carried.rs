@@ -103,7 +103,7 @@ struct Parts {
 impl Parts {
     fn of(program: &Path) -> Result<Parts, CarryError> {
         let no = |why: String| CarryError::Program { path: program.to_owned(), why };
-        let length = fs::metadata(program).map_err(CarryError::file("look at", program))?.len();
+        let length = fs::metadata(program).map_err(CarryError::file("access", program))?.len();
         if length > PROGRAM_MOST {
             return Err(no(format!("{length} bytes is too large for a program")));
         }
