@@ -62,7 +62,7 @@ fn below(random: &mut impl Rng, bound: usize) -> usize {
 
 /// Returns the factor of the needs, for the number of rounds from which the noise is known, and for a decisive average
 /// near the end of their order.
-fn allowance(available: usize, rank: usize) -> f64 {
+fn allowance(known: usize, rank: usize) -> f64 {
     1.0 + 2.0 / known as f64 + 3.0 / rank as f64
 }
 

@@ -43,7 +43,7 @@ fn labs_table(labs: &[&HoldingSummary]) -> String {
     list_of(columns, labs.iter().copied())
 }
 
-fn or_dash(available: Option<impl Display>) -> String {
+fn or_dash(known: Option<impl Display>) -> String {
     known.map_or("-".to_owned(), |known| known.to_string())
 }
 

@@ -207,7 +207,7 @@ fn without_size(error: SizeError, found: &SizeEvidence) -> Stop {
 /// Exit status of invalid input.
 pub(super) const INPUT: u8 = 2;
 
-fn not_measured(available: &[String]) -> Stop {
+fn not_measured(known: &[String]) -> Stop {
     let known = if known.is_empty() {
         "no costs are known".to_owned()
     } else {
