@@ -34,7 +34,7 @@ pub enum JournalError {
     #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
     #[error(
-        "{path} has no room for this change: it may have {} MiB before a change begins; undo the changes in it first",
+        "{path} has no room for this change: its limit before a change is {} MiB; undo the changes recorded in it first",
         LONGEST_INTENDED >> 20
     )]
     #[diagnostic(code("journal-full"))]

@@ -35,7 +35,7 @@ impl MeshReport {
             _ => None,
         });
         let slow = hosts.flat_map(|host| host.slow.iter().map(|slow| (labels(&host.end, slow.direction), 1.0)));
-        gauge(&mut text, "vtax_mesh_slow", "1 if the NIC is named as slow.", slow);
+        gauge(&mut text, "vtax_mesh_slow", "1 if the NIC is reported as slow.", slow);
         text.push_str("# EOF\n");
         text
     }

@@ -45,7 +45,7 @@ pub enum AgentError {
     #[diagnostic(forward(fault))]
     Refused { name: String, what: &'static str, fault: Fault },
     #[error(
-        "the agent of {name} answered `{what}` with another kind of reply; this is a bug in vtax, please report it"
+        "the agent of {name} answered `{what}` with an unexpected kind of reply; this is a bug in vtax, please report it"
     )]
     #[diagnostic(code("defect"))]
     OddReply { name: String, what: &'static str },

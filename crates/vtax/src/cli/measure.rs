@@ -127,7 +127,7 @@ struct What {
     /// run and compared
     #[arg(long, value_name = "ENGINE,…", default_value = "blocking")]
     engine: Engines,
-    /// CPU idle states of both machines: poll blocks them while a sample is measured, system leaves them as they are
+    /// CPU idle states of both machines: `poll` disables them while a sample is measured, `system` leaves them unchanged
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
 }

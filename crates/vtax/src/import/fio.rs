@@ -59,7 +59,7 @@ fn only_job(result: &Json) -> Result<&Json, String> {
         None if result.get("client_stats").is_some() => {
             Err("it is from fio's client/server mode, but only the output of a single fio can be imported".to_owned())
         }
-        None => Err("it has no jobs: it is cut off".to_owned()),
+        None => Err("it has no jobs: it is truncated".to_owned()),
     }
 }
 

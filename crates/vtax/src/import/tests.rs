@@ -181,13 +181,13 @@ fn a_refused_import_has_a_reason() {
     insta::assert_snapshot!(of(&tcp.replacen("\"intervals\"", "\"error\": \"unable to connect\", \"intervals\"", 1)), @"iperf3: the test failed: unable to connect");
     insta::assert_snapshot!(of(&tcp.replace("\"TCP\"", "\"SCTP\"")), @"iperf3: tests over SCTP are not supported");
     insta::assert_snapshot!(of(&tcp.replace("sum_received", "sum_gone")), @"iperf3: it does not report the bytes received: iperf3 is too old, or the test was interrupted");
-    insta::assert_snapshot!(of(&tcp[..tcp.len() / 2]), @"iperf3: its JSON is cut off (EOF while parsing an object)");
+    insta::assert_snapshot!(of(&tcp[..tcp.len() / 2]), @"iperf3: its JSON is truncated (EOF while parsing an object)");
     let stream = fixture("netperf-tcp-stream");
     insta::assert_snapshot!(of(&stream.replace("10^6bits", "10^9bits")), @"netperf: its throughput is not in 10^6 bits/s: omit netperf's option -f");
     insta::assert_snapshot!(of(&stream.replace("9412.35", "-1")), @"netperf: it has an impossible count: negative, or too large");
     insta::assert_snapshot!(of(&stream.replace("10.00", "0.00")), @"netperf: its duration of 0 s is not possible");
     insta::assert_snapshot!(of(&stream.replace("9412.35", "0.00")), @"netperf: nothing was received, so there is nothing to import");
-    insta::assert_snapshot!(of(stream.split_once(" 87380").expect("a table").0), @"netperf: its table is cut off, or has custom columns (netperf's options -o and -O): use -k, or none of them");
+    insta::assert_snapshot!(of(stream.split_once(" 87380").expect("a table").0), @"netperf: its table is truncated, or has custom columns (netperf's options -o and -O): use -k, or none of them");
     let omni = fixture("netperf-omni");
     let large = omni.lines().map(|line| if line.starts_with("REQUEST_SIZE=") { "REQUEST_SIZE=1e30" } else { line });
     insta::assert_snapshot!(of(&large.collect::<Vec<_>>().join("\n")), @"netperf: its message size of 1000000000000000000000000000000 bytes is not possible");

@@ -100,7 +100,7 @@ fn ties_table(labs: &[&HoldingSummary]) -> String {
         GuestColumn::left("GUEST", |(_, guest)| guest.name.to_string()),
         GuestColumn::left("LAB", |(lab, _)| lab.name.to_string()),
         GuestColumn::wrapped("DEPENDS ON", |(_, guest)| depends_on(&guest.ties)),
-        GuestColumn::wrapped("COULD MIGRATE LIVE", |(_, guest)| guest.ties.migration.to_string()),
+        GuestColumn::wrapped("LIVE MIGRATION", |(_, guest)| guest.ties.migration.to_string()),
     ];
     list_of(columns, guests(labs))
 }
