@@ -482,7 +482,7 @@ fn unsupported_words_are_refused_with_the_reason_and_change_nothing() {
     let before = ldm("list-constraints --json");
     for (words, why) in [
         ("migrate-domain -n -p /root/password mars ssh:other", "ssh-copy-id"),
-        ("migrate -f -n mars ssh:other", "migrate-domain -f is not supported: a domain that migrates despite an obstacle"),
+        ("migrate -f -n mars ssh:other", "migrate-domain -f is not supported: a domain that migrates despite"),
         ("ls-rsrc-group", "List cores with list-devices"),
         ("bind-dom -q mars", "bind-domain -q is not supported: bind uses the backend of each disk and NIC"),
         ("bind -f mars", "cannot skip its checks"),
