@@ -31,7 +31,7 @@ impl Store {
         let text = writer.json(header, "plan")?;
         match insert_run(&mut writer.connection, header, &text) {
             Err(error) if is_duplicate(&error) => Err(StoreError::Exists { id: header.id.clone() }),
-            Err(error) => Err(place.doing("storing the plan of a run")(error)),
+            Err(error) => Err(place.doing("keeping the plan of a run")(error)),
             Ok(()) => Ok(writer),
         }
     }
@@ -88,7 +88,7 @@ impl RunWriter {
     /// Replaces the plan of the run, once its first rounds have shown how many are needed.
     pub fn replan(&mut self, header: &RunHeader) -> Result<(), StoreError> {
         let updated = self.connection.execute(NEW_PLAN, params![self.id, self.json(header, "plan")?]);
-        updated.map(drop).map_err(self.place.doing("storing the plan of a run"))
+        updated.map(drop).map_err(self.place.doing("keeping the plan of a run"))
     }
 
     fn begin(place: &StoreLocation, id: &str) -> Result<RunWriter, StoreError> {
@@ -128,7 +128,7 @@ impl RunWriter {
             RunState::Complete => {
                 // No one else writes this run, so its samples are read before the database is locked.
                 let found = findings::computed(&self.connection, &self.place, &self.id);
-                let doing = self.place.doing("storing the findings of a run");
+                let doing = self.place.doing("keeping the findings of a run");
                 let step = self.connection.unchecked_transaction().map_err(&doing)?;
                 self.set_state(state, wall_seconds)?;
                 findings::replace(&step, &self.place, &self.id, &found)?;
@@ -147,7 +147,7 @@ impl RunWriter {
         insert: impl Fn(&Transaction<'_>, &str, &NewRow) -> rusqlite::Result<usize>,
     ) -> Result<(), StoreError> {
         let seconds = self.earlier_seconds + self.begun.elapsed().as_secs_f64();
-        let doing = self.place.doing("storing a sample");
+        let doing = self.place.doing("keeping a sample");
         let step = self.connection.transaction().map_err(&doing)?;
         for row in rows {
             let (round, Turn { cell, arm }) = row.turn;
@@ -167,7 +167,7 @@ impl RunWriter {
         let update = "UPDATE run SET state = ?2, wall_seconds = ?3 WHERE id = ?1";
         let row = params![self.id, state.to_string(), self.earlier_seconds + wall_seconds];
         let updated = self.connection.execute(update, row);
-        updated.map(drop).map_err(self.place.doing("storing the state of a run"))
+        updated.map(drop).map_err(self.place.doing("keeping the state of a run"))
     }
 
     fn json(&self, data: &impl Serialize, what: &'static str) -> Result<String, StoreError> {
