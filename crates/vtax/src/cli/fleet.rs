@@ -21,7 +21,7 @@ use mesh::MeshArgs;
 pub(crate) enum FleetVerb {
     /// Measure each host with many others in rounds, and name slow hosts, uplinks and paths
     Mesh(Box<MeshArgs>),
-    /// List the stored meshes, the latest first
+    /// List stored meshes, newest first
     List {
         /// Print the list as JSON
         #[arg(long)]
