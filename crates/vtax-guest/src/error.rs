@@ -50,7 +50,8 @@ pub enum GuestError {
     Stopped { guest: Name, state: ForeignText, words: Box<LastWords> },
     #[error(
         "guest `{guest}`: QEMU (process {pid}) still exists after SIGKILL: the kernel holds it, as it does while a disk \
-         does not respond; make the disk respond, or see /proc/{pid}/stack for the cause, then remove the rest: vtax lab clean"
+         does not respond; make the disk respond, or see /proc/{pid}/stack for the cause, then remove the rest: \
+         vtax lab clean"
     )]
     #[diagnostic(code("qemu-not-ended"))]
     Unkillable { guest: Name, pid: u32 },
