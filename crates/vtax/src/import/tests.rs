@@ -194,7 +194,7 @@ fn a_refused_import_has_a_reason() {
     insta::assert_snapshot!(of(fixture("fio-disk")), @"fio: it has no bins of response times: run fio with --output-format=json+ --lat_percentiles=1");
     let disk = fixture("fio-disk-bins");
     insta::assert_snapshot!(of(&disk.replace("\"randrw\"", "\"trim\"")), @"fio: unknown pattern `trim`: only read, write, rw, and these with rand are supported");
-    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: its test is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on: unknown disk engine `sync`; did you mean `psync`? (there are io_uring, libaio, psync)");
+    insta::assert_snapshot!(of(&disk.replace("\"libaio\"", "\"sync\"")), @"fio: its test is random:reads=60,block=4 KiB,depth=4,jobs=2,targets=1,range=4 MiB,engine=sync,direct=on: unknown disk engine `sync`; did you mean `psync`? (available: io_uring, libaio, psync)");
     insta::assert_snapshot!(of(&disk.replace("\"size\"", "\"io_size\"")), @"fio: it does not report the range of the disk: give fio size=");
     insta::assert_snapshot!(of(&disk.replace("\"bs\" : \"4k\"", "\"bs\" : \"4k,8k\"")), @"fio: its block size `4k,8k` is not supported: only a single number, e.g. 4k");
     insta::assert_snapshot!(told(&[disk, fixture("fio-net-send")]).rsplit_once('/').map_or("", |(_, told)| told), @"1.out: fio: its test is of a network, but that of the first file is of a disk: import each kind separately");
