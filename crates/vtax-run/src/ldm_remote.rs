@@ -383,7 +383,7 @@ mod tests {
         let told = refused("printf '\\033[31mno\\nvtax: error[forged]: x' >&2; exit 255");
         assert_eq!(told, "no vtax answered at vm1; ssh printed: \\u001b[31mno\\nvtax: error[forged]: x");
         assert_eq!(refused("exit 255"), "no vtax answered at vm1");
-        assert!(refused("exit 127").contains("no vtax in the PATH"));
+        assert!(refused("exit 127").contains("vtax is not in the login PATH"));
         let flooded = refused("head -c 1000000 /dev/zero >&2; exit 255");
         assert!(flooded.len() < 8 * 4096, "{}", flooded.len());
         assert!(refused("exec 1>&-; exec sleep 600").contains("no vtax has answered"));
