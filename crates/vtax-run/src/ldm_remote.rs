@@ -386,7 +386,7 @@ mod tests {
         assert!(refused("exit 127").contains("vtax is not in the login PATH"));
         let flooded = refused("head -c 1000000 /dev/zero >&2; exit 255");
         assert!(flooded.len() < 8 * 4096, "{}", flooded.len());
-        assert!(refused("exec 1>&-; exec sleep 600").contains("no vtax has answered"));
+        assert!(refused("exec 1>&-; exec sleep 600").contains("no vtax answered"));
     }
 
     #[test]
