@@ -146,7 +146,7 @@ fn refusals(host: &Host<'_>) {
     let of = |disk: &'static str| words(within, &[disk], &SMALL);
     told(&["measure", "--in", within, "--disk", "ldm:mars/data"], "disk-not-empty", "--destroy-data");
     told(&of("ldm:saturn/data"), "no-such-object", "no domain `saturn`");
-    told(&of("ldm:mars/nothing"), "no-such-object", "no vdisk `nothing`; there are data");
+    told(&of("ldm:mars/nothing"), "no-such-object", "no vdisk `nothing`; available: data");
     told(&of("ldm:primary/data"), "is-primary", "name a path");
     told(&of("ldm:mars/data,/var/tmp/x"), "bad-disk-name", "use a separate --disk");
     told(&of("/var/tmp/x"), "option-not-for-this", "--in t-ldm-disk/sut");

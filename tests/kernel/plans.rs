@@ -101,7 +101,7 @@ fn a_budget_is_kept_by_a_pilot_and_by_the_last_run() {
     assert!(first.contains("plan: 6 rounds first") && first.contains("--budget 15s: "), "{first}");
     assert!(rounds(&bench) >= 6, "{first}");
     let short = bench.refused(&["run", "pair.toml", "--budget", "1ms"]);
-    assert!(short.contains("too short for one round by the run pair-"), "{short}");
+    assert!(short.contains("too short for one round, according to the run pair-"), "{short}");
     let noisy = bench.refused(&["run", "pair.toml", "--show", "0.000001%"]);
     assert!(noisy.contains("too noisy"), "{noisy}");
     assert_nothing_left(&bench);

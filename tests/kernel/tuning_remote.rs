@@ -58,7 +58,7 @@ fn settings_of_another_host_are_found_changed_and_brought_back_there() {
     let status = tune(&far, &["status"]);
     assert_eq!((&status["changes"][0]["state"], &status["in_use"]), (&"made".into(), &false.into()), "{status}");
     let missing = far.near(&["tune", "revert", "7", "--host", "ssh:far"]);
-    assert!(missing.status.code() == Some(2) && told(&missing).contains("there is 1"), "{}", told(&missing));
+    assert!(missing.status.code() == Some(2) && told(&missing).contains("existing changes: 1"), "{}", told(&missing));
     assert_eq!(tune(&far, &["revert", "1"])["reverted"], 1);
     assert_eq!(rmem(&far), SMALL);
 }

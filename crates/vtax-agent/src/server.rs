@@ -39,7 +39,7 @@ pub enum ServeError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Stream(#[from] FrameError),
-    #[error("the control stream ended before a coordinator said hello; vtax starts its agents itself")]
+    #[error("the control stream ended before a coordinator said hello; vtax starts its agents by itself")]
     #[diagnostic(code("started-by-hand"))]
     Nobody,
     #[error("the coordinator is vtax {} (protocol {}), this agent is {} (protocol {}); install the same version of both", theirs.version, theirs.protocol, ours.version, ours.protocol)]

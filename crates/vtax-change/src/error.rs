@@ -13,7 +13,7 @@ pub enum ChangeError {
     #[error("cannot find {what}")]
     #[diagnostic(code("no-such-setting"))]
     Missing { what: String },
-    #[error("{what} did not take {wrote}: it reads back as {found}")]
+    #[error("{what} did not accept {wrote}: it reads back as {found}")]
     #[diagnostic(code("setting-not-taken"))]
     NotTaken { what: String, wrote: String, found: String },
     #[error("cannot move interrupt {irq}: the kernel manages its affinity; leave it unchanged")]

@@ -123,7 +123,7 @@ fn a_value_that_the_kernel_rounds_is_an_error_and_is_reverted() {
         "{error}"
     );
     let text = error.to_string();
-    assert!(text.contains("did not take 1000: it reads back as 1024"), "{text}");
+    assert!(text.contains("did not accept 1000: it reads back as 1024"), "{text}");
     assert!(lab.rps(host, "rps_flow_cnt", "0").changes_nothing());
 }
 
@@ -140,7 +140,7 @@ fn a_number_that_a_driver_limits_is_an_error_and_is_reverted() {
     let (good, bad) = (vec![frames(host, 16)], vec![frames(host, 100)]);
     let mut journal = lab.create();
     let error = journal.execute(bad, host).expect_err("it is too much").to_string();
-    assert!(error.contains("did not take 100: it reads back as 64"), "{error}");
+    assert!(error.contains("did not accept 100: it reads back as 64"), "{error}");
     assert!(frames(host, 0).changes_nothing());
     journal.execute(good, host).unwrap();
     assert!(frames(host, 16).changes_nothing());

@@ -274,7 +274,7 @@ impl Dialogue {
     fn ask_for_writing(&mut self) {
         let At::Console(attached) = &mut self.at else { return };
         attached.confirms = !attached.hub.is_writer(self.ticket.id);
-        let text = if attached.confirms { CONFIRM } else { "\nYou have write access already.\n" };
+        let text = if attached.confirms { CONFIRM } else { "\nYou already have write access.\n" };
         self.outbox().say(text);
     }
 

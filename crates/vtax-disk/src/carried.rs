@@ -103,7 +103,7 @@ struct Parts {
 impl Parts {
     fn of(program: &Path) -> Result<Parts, CarryError> {
         let no = |why: String| CarryError::Program { path: program.to_owned(), why };
-        let length = fs::metadata(program).map_err(CarryError::file("look at", program))?.len();
+        let length = fs::metadata(program).map_err(CarryError::file("access", program))?.len();
         if length > PROGRAM_MOST {
             return Err(no(format!("{length} bytes is too large for a program")));
         }
@@ -115,7 +115,7 @@ impl Parts {
         let no = |why: String| CarryError::Program { path: program.to_owned(), why };
         let output = output_within(&mut command, SOON).map_err(|error| no(format!("its loader fails: {error}")))?;
         if !output.status.success() {
-            return Err(no(format!("its loader says: {}", ForeignText::from(text(&output.stderr)))));
+            return Err(no(format!("its loader printed: {}", ForeignText::from(text(&output.stderr)))));
         }
         let libraries = listed(&text(&output.stdout));
         let missing = |library: String| CarryError::NoLibrary { path: program.to_owned(), library: library.into() };

@@ -47,7 +47,7 @@ pub enum GuestDiskError {
     #[diagnostic(code("disk-in-use"))]
     Swap { disk: String, device: ForeignText },
     #[error(
-        "{disk} is in use in its guest: the kernel there says that something holds /dev/{name} exclusively, perhaps in \
+        "{disk} is in use in its guest: the kernel there reports that something holds /dev/{name} exclusively, perhaps in \
          a container; find it there with lsblk, and stop it first"
     )]
     #[diagnostic(code("disk-in-use"))]

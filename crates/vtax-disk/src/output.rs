@@ -49,7 +49,7 @@ pub enum FioOutputError {
 }
 
 fn after(words: &ForeignText) -> String {
-    if words.is_empty() { String::new() } else { format!("; fio says: {words}") }
+    if words.is_empty() { String::new() } else { format!("; fio printed: {words}") }
 }
 
 /// Parses fio's standard output; `errors` is its standard error output.

@@ -46,7 +46,7 @@ pub enum FioError {
     Late { limit: Span },
     #[error(
         "fio did not finish within {limit} and cannot be killed: process {pid} waits in the kernel for a disk that does \
-         not answer; make the disk answer (dmsetup resume for a suspended one), and the process exits"
+         not respond; make the disk respond (dmsetup resume for a suspended one), and the process exits"
     )]
     #[diagnostic(code("disk-hangs"))]
     Stuck { limit: Span, pid: u32 },

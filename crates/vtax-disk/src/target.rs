@@ -59,7 +59,7 @@ pub enum TargetError {
     #[diagnostic(code("disk-in-use"))]
     Loop { path: PathBuf, by: String },
     #[error(
-        "{} is in use: the kernel says that something holds it exclusively, perhaps in another container or \
+        "{} is in use: the kernel reports that something holds it exclusively, perhaps in another container or \
          mount namespace; find it with lsof and lsblk, and stop it first",
         path.display()
     )]

@@ -85,7 +85,7 @@ impl fmt::Display for Down {
         const STARTED: &str = "the next vtax ldm command that changes something starts it";
         match self {
             Down::Qemu { domain } => write!(f, "{domain} has no QEMU; start it with vtax ldm start {domain}"),
-            Down::Stopped { domain } => write!(f, "the QEMU of {domain} is stopped; continue it with kill -CONT"),
+            Down::Stopped { domain } => write!(f, "the QEMU of {domain} is stopped; resume it with kill -CONT"),
             Down::Supervisor { domain } => write!(f, "{domain} has no supervisor; {STARTED}"),
             Down::RebootLoop { domain } => {
                 write!(f, "{domain} was stopped: its system rebooted repeatedly; see its console log for the reason")

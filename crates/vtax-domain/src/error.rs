@@ -51,7 +51,7 @@ pub enum BindError {
     #[error("{domain} is {state}; {remedy}")]
     #[diagnostic(code("domain-state"))]
     State { domain: Name, state: DomainState, remedy: &'static str },
-    #[error("some switches or domains could not be started: {failed}; all others run")]
+    #[error("some switches or domains could not be started: {failed}; all others are running")]
     #[diagnostic(code("not-all-started"))]
     NotAllStarted { failed: String },
     #[error("primary is this host, which vtax does not crash; to crash it, run as root: echo c >/proc/sysrq-trigger")]
@@ -153,7 +153,9 @@ pub enum BindError {
     #[error("the link {link} has mtu {has}, and the switch {wanted}; first run ip link set {link} mtu {wanted}")]
     #[diagnostic(code("mtu-too-large"))]
     LinkMtu { link: String, has: u32, wanted: u32 },
-    #[error("a link {link} already exists that is not vtax's; rename it, or choose another name for the switch")]
+    #[error(
+        "the link {link} already exists and was not created by vtax; rename it, or choose another name for the switch"
+    )]
     #[diagnostic(code("link-in-use"))]
     LinkName { link: String },
     #[error(
@@ -225,8 +227,8 @@ pub enum BindError {
     #[diagnostic(code("no-shared-vlan"))]
     VlansApart(Box<PortsApart>),
     #[error(
-        "198.18.0.0/15 has no network of two addresses that the endpoints don't use or route to; give them addresses \
-         in one network to measure on these"
+        "198.18.0.0/15 has no pair of addresses left that the endpoints neither use nor route to; assign both endpoints \
+         addresses in one network, and vtax measures over these"
     )]
     #[diagnostic(code("no-free-addresses"))]
     NoFreeNet,

@@ -63,7 +63,10 @@ pub(crate) fn become_only(domain: &Name, directory: &Path) -> Result<File, BindE
             Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PAUSE),
             Err(TryLockError::WouldBlock) => {
                 let other = LockHolder::of(directory).map_or("another process".to_owned(), |holder| holder.to_string());
-                return Err(BindError::Supervisor { domain: domain.clone(), why: format!("runs already: {other}") });
+                return Err(BindError::Supervisor {
+                    domain: domain.clone(),
+                    why: format!("is already running: {other}"),
+                });
             }
             Err(TryLockError::Error(error)) => return Err(BindError::file("lock", directory)(error)),
         }
@@ -100,7 +103,7 @@ mod tests {
         let (whole, start) = (own.to_string(), own.to_string().find('@').expect("two numbers") + 2);
         assert!((start..=whole.len()).all(|length| of_cut(&whole[..length]) == Some(own)), "{whole}");
         let told = become_only(&domain, directory).expect_err("there is one").to_string();
-        assert!(told.contains(&format!("runs already: pid {}", own.pid)), "{told}");
+        assert!(told.contains(&format!("is already running: pid {}", own.pid)), "{told}");
         drop(only);
         assert_ne!(of_cut(&whole[..start]), Some(own), "nobody holds the lock");
     }

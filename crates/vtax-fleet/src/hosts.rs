@@ -83,7 +83,7 @@ pub enum HostListError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     File(#[from] FileError),
-    #[error("no host, rack, uplink, rail or group is named `{part}`; there is {known}")]
+    #[error("no host, rack, uplink, rail or group is named `{part}`; available: {known}")]
     #[diagnostic(code("unknown-part-of-fleet"))]
     UnknownPart { part: FleetName, known: String },
     #[error("{available} of the hosts can be measured, but a mesh requires 3: add hosts{why}")]
@@ -208,7 +208,7 @@ fn some_of(parts: &BTreeSet<&FleetName>) -> String {
     const MOST: usize = 20;
     let names: Vec<&str> = parts.iter().take(MOST).map(|name| name.as_str()).collect();
     match parts.len() {
-        0 => "none: the list names no parts".to_owned(),
+        0 => "none (the list names no parts)".to_owned(),
         count if count > MOST => format!("{}, and {} more", names.join(", "), count - MOST),
         _ => names.join(", "),
     }

@@ -86,7 +86,7 @@ fn try_guest(qemu: &QemuProgram, kernel: &Kernel, initramfs: &Path) -> Result<Op
     match up? {
         Ok(()) => Ok(None),
         Err(error) if is_panic(&error) => Err(error),
-        Err(error) => Ok(Some(format!("{DEVICE} is there, but {}", brief(&error)))),
+        Err(error) => Ok(Some(format!("{DEVICE} exists, but {}", brief(&error)))),
     }
 }
 

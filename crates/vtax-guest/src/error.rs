@@ -50,7 +50,8 @@ pub enum GuestError {
     Stopped { guest: Name, state: ForeignText, words: Box<LastWords> },
     #[error(
         "guest `{guest}`: QEMU (process {pid}) still exists after SIGKILL: the kernel holds it, as it does while a disk \
-         does not answer; make the disk answer, or look at /proc/{pid}/stack, and then remove the rest: vtax lab clean"
+         does not respond; make the disk respond, or see /proc/{pid}/stack for the cause, then remove the rest: \
+         vtax lab clean"
     )]
     #[diagnostic(code("qemu-not-ended"))]
     Unkillable { guest: Name, pid: u32 },
@@ -70,7 +71,7 @@ pub enum GuestError {
     #[error("guest `{guest}`: {nic} needs {wanted} open queues, {given} given")]
     #[diagnostic(code("defect"))]
     OpenQueues { guest: Name, nic: String, wanted: usize, given: usize },
-    #[error("guest `{guest}` cannot use the disk {path}: {why}; end that use first")]
+    #[error("guest `{guest}` cannot use the disk {path}: {why}; stop that use first")]
     #[diagnostic(code("backend-in-use"))]
     DiskTaken { guest: Name, path: PathBuf, why: &'static str },
     #[error("guest `{guest}`: the storage daemon of a disk does not start: {said}")]

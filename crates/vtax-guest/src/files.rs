@@ -197,7 +197,7 @@ impl<F> NicFiles<F> {
 /// Opens a directory, which QEMU reopens by its number (`/proc/self/fd`).
 fn folder(path: &Path) -> Result<OwnedFd, GuestError> {
     let folder = File::open(path).map_err(GuestError::file("open", path))?;
-    match folder.metadata().map_err(GuestError::file("look at", path))?.is_dir() {
+    match folder.metadata().map_err(GuestError::file("access", path))?.is_dir() {
         true => Ok(folder.into()),
         false => Err(GuestError::file("open", path)(io::ErrorKind::NotADirectory.into())),
     }
@@ -239,7 +239,7 @@ impl ImageFile<OwnedFd> {
 /// must be allowed to read it. If it isn't world-readable, QEMU receives a copy.
 fn readable(path: &Path) -> Result<OwnedFd, GuestError> {
     let mut file = foreign_file::open(path).map_err(GuestError::file("open", path))?;
-    let mode = file.metadata().map_err(GuestError::file("look at", path))?.mode();
+    let mode = file.metadata().map_err(GuestError::file("access", path))?.mode();
     if mode & READABLE != 0 {
         return Ok(file.into());
     }
@@ -263,7 +263,7 @@ pub(super) fn kvm_is_closed(version: Version) -> Option<String> {
     let closed = version < Version::OPEN_KVM && kvm_group().is_none() && !fs::metadata(KVM).is_ok_and(is_for_all);
     closed.then(|| {
         format!(
-            "only root may open {KVM}, and QEMU {version} cannot take it open from vtax; use QEMU {} or \
+            "only root may open {KVM}, and QEMU {version} cannot receive it from vtax; use QEMU {} or \
              later, or give it a group (chgrp kvm {KVM}; chmod 660 {KVM})",
             Version::OPEN_KVM
         )

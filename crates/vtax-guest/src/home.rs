@@ -151,7 +151,7 @@ pub(super) fn admit(qemu: Pid, device: pci::PciAddress) -> Result<(), SysError> 
     let Some(node) = vfio_node(device) else { return Ok(()) };
     let user = fs::metadata(format!("/proc/{qemu}")).map(|found| (found.uid(), found.gid()));
     let given = user.and_then(|(uid, gid)| std::os::unix::fs::chown(&node, Some(uid), Some(gid)));
-    given.map_err(|errno| SysError::plain("give to a guest's user", node.display(), errno))
+    given.map_err(|errno| SysError::plain("change the owner of", node.display(), errno))
 }
 
 /// Undoes [`admit`].

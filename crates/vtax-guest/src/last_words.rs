@@ -61,12 +61,12 @@ impl LastWords {
 impl fmt::Display for LastWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let console = match self.is_full {
-            true => "its console, before its log was full,",
+            true => "its console before its log was full",
             false => "its console",
         };
         for (who, lines) in [("QEMU", &self.qemu), (console, &self.console)] {
             if !lines.is_empty() {
-                write!(f, "; {who} said last:")?;
+                write!(f, "; last output of {who}:")?;
             }
             for line in lines {
                 write!(f, "\n    {line}")?;

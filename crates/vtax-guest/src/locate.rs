@@ -40,7 +40,7 @@ impl LocateError {
 /// The reason why a file isn't usable as the program.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
-    #[error("can't be read ({0})")]
+    #[error("cannot be read ({0})")]
     Unreadable(#[from] io::Error),
     #[error("is not a file")]
     NoFile,
@@ -114,7 +114,7 @@ mod tests {
         program(&beside, 0o755);
         let named = tree.path().join("gone");
         let error = search(Some(&named), Some(&beside), Some(tree.path())).expect_err("gone");
-        assert!(error.named && error.to_string().contains("can't be read"), "{error}");
+        assert!(error.named && error.to_string().contains("cannot be read"), "{error}");
         assert!(error.to_string().starts_with("--agent names"), "{error}");
         assert_eq!(search(None, Some(&beside), None).expect("there"), beside);
     }

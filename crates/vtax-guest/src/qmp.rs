@@ -152,7 +152,7 @@ impl Monitor {
         let mut monitor = Monitor { guest, stream, pending: Vec::new(), events: VecDeque::new(), last: 0 };
         let greeting: Value = monitor.line("greeting", deadline)?;
         if greeting.get("QMP").is_none() {
-            return Err(monitor.fail("greeting", format!("is not a QMP monitor: it says {greeting}")));
+            return Err(monitor.fail("greeting", format!("is not a QMP monitor: it sent {greeting}")));
         }
         monitor.ask::<Value>("qmp_capabilities", json!({}), deadline)?;
         Ok(monitor)
@@ -335,7 +335,7 @@ impl Monitor {
     fn parse<T: DeserializeOwned>(&self, command: &str, line: &[u8]) -> Result<T, GuestError> {
         serde_json::from_slice(line).map_err(|error| {
             let line = String::from_utf8_lossy(line);
-            self.fail(command, format!("says {:?}, which is not its protocol: {error}", line.trim_end()))
+            self.fail(command, format!("sent {:?}, which is not QMP: {error}", line.trim_end()))
         })
     }
 

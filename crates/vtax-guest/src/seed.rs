@@ -36,7 +36,7 @@ const ENTRY: &str = "0vtax";
 /// Maximum size of the directory.
 pub(super) fn size(launch: &Launch) -> Result<u64, GuestError> {
     let Some(seed) = &launch.seed else { return Ok(0) };
-    let program = fs::metadata(&seed.agent).map_err(GuestError::file("look at", &seed.agent))?;
+    let program = fs::metadata(&seed.agent).map_err(GuestError::file("access", &seed.agent))?;
     Ok(program.len().next_multiple_of(PAGE) + TEXTS)
 }
 

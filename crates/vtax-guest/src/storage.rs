@@ -160,7 +160,7 @@ pub(super) fn serve(
             monitor.export_blocks(NODE, EXPORT, !read_only)?;
         }
     }
-    fs::rename(&fresh, socket).map_err(GuestError::file("put in place", socket))
+    fs::rename(&fresh, socket).map_err(GuestError::file("rename", socket))
 }
 
 /// Makes a daemon that serves a file read one of its blocks.
@@ -171,7 +171,7 @@ pub(super) fn read_block(guest: &Name, directory: &Path) -> Result<(), GuestErro
 /// A socket in the directory of a guest's QEMU. Only that QEMU's user can enter the directory, so every user may
 /// connect. The directory no longer belongs to us, so this makes sure that it is the socket whose mode is changed.
 pub(super) fn listen(path: &Path) -> Result<UnixListener, GuestError> {
-    let fail = || GuestError::file("listen at", path);
+    let fail = || GuestError::file("listen on", path);
     // A killed vtax may have left one.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path).map_err(fail())?;

@@ -169,7 +169,7 @@ impl Room<'_> {
         }
         let shared = |one: &u32| Some((*one, cores.get(&self.machine.cpu(*one)?.core)?));
         let (one, other) = initiator.iter().find_map(shared)?;
-        Some(format!("The two ends share a core: CPUs {one} and {other} are its threads."))
+        Some(format!("The endpoints share a core: CPUs {one} and {other} are its threads."))
     }
 
     fn distance(&self, ends: [&[u32]; 2]) -> Option<String> {

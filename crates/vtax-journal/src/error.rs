@@ -27,14 +27,14 @@ pub enum JournalError {
     #[error("`{id}` not found in {directory}")]
     #[diagnostic(code("nothing-of-that-name"))]
     Missing { id: String, directory: PathBuf },
-    #[error("`{id}` is in use by {}; wait until it exits, or end it", whom(.by))]
+    #[error("`{id}` is in use by {}; wait until it exits, or stop it", whom(.by))]
     #[diagnostic(code("name-in-use"))]
     Busy { id: String, by: Option<LockHolder> },
     #[error("{path}:{line}: {why}")]
     #[diagnostic(code("damaged-journal"))]
     Corrupt { path: PathBuf, line: usize, why: String },
     #[error(
-        "{path} has no room for this change: it may have {} MiB before a change begins; undo the changes in it first",
+        "{path} has no room for this change: its limit before a change is {} MiB; undo the changes recorded in it first",
         LONGEST_INTENDED >> 20
     )]
     #[diagnostic(code("journal-full"))]

@@ -52,8 +52,8 @@ pub enum LabError {
     #[diagnostic(code("lab-abandoned"))]
     State { lab: Name, state: JournalState, remedy: &'static str },
     #[error(
-        "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program created it; it was left \
-         as it is, remove it by hand"
+        "{path} is among the namespaces of lab `{lab}` but lacks the lab's mark: another program created it; vtax \
+         did not remove it: remove it manually"
     )]
     #[diagnostic(code("namespace-unknown"))]
     Unrecorded { lab: Name, path: PathBuf },

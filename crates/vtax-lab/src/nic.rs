@@ -145,7 +145,7 @@ fn hardware(attach: &Attach, facts: &Facts) -> Result<(), Unsupported> {
 pub fn no_cable(method: IoMethod) -> Unsupported {
     Unsupported::new(
         format!("the method {method} requires a PCI device, but the wire is a veth pair"),
-        "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or take the emulated server (--server emulated)",
+        "make it a cable between two NICs (`nics = [\"eno1\", \"eno2\"]` of a wire, --cable eno1,eno2 of a study), or use the emulated server (--server emulated)",
     )
 }
 

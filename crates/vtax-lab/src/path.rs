@@ -24,7 +24,7 @@ pub(crate) fn hops(
 
 fn hop(site: &mut StepSite, blueprint: &Blueprint, place: Place) -> Result<Hop, LabError> {
     let links = site.at(&place)?.links()?;
-    let gone = || LabError::link(&blueprint.lab, &place, "is gone");
+    let gone = || LabError::link(&blueprint.lab, &place, "no longer exists");
     let link = links.into_iter().find(|link| link.name.as_str() == place.link.as_str()).ok_or_else(gone)?;
     Ok(Hop {
         domain: place.namespace.to_string().into(),

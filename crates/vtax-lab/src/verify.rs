@@ -134,7 +134,7 @@ impl Found {
     /// The link, if it is the lab's and up.
     fn marked(&self, planned: &PlannedLink, blueprint: &Blueprint) -> Result<&Link, LabError> {
         let why = match self.get(&planned.place) {
-            None => "is gone",
+            None => "no longer exists",
             Some(link) if link.alias.as_ref() != Some(&planned.mark) => "lacks the lab's mark",
             Some(link) if !link.up => "is down",
             Some(link) => return Ok(link),

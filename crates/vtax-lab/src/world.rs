@@ -145,7 +145,7 @@ impl World {
     /// The keeper. It is an error if it has exited, since a kept lab needs it.
     pub(crate) fn living_keeper(&self) -> Result<Option<ProcessId>, LabError> {
         match self.keeper {
-            Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "just exited".to_owned() }),
+            Some(keeper) if !keeper::lives(keeper) => Err(LabError::Keeper { why: "has just exited".to_owned() }),
             keeper => Ok(keeper),
         }
     }

@@ -147,7 +147,7 @@ fn a_guest_that_cannot_start_takes_the_lab_back() {
         facts
     };
     let error = try_up(&world, &topology, facts, Lifetime::Ephemeral).expect_err("no huge pages").to_string();
-    assert!(error.contains("guest `web`") && error.contains("QEMU said last"), "{error}");
+    assert!(error.contains("guest `web`") && error.contains("last output of QEMU"), "{error}");
     assert_nothing_left("failed");
 }
 

@@ -18,7 +18,7 @@ pub enum LibvirtError {
     )]
     #[diagnostic(code("no-virsh"))]
     NoVirsh { domain: ForeignText, source: io::Error },
-    #[error("libvirt:{domain}: no such domain in libvirt; {}", there_is(names))]
+    #[error("libvirt:{domain}: no such domain in libvirt; {}", available(names))]
     #[diagnostic(code("no-such-domain"))]
     NoDomain { domain: ForeignText, names: Vec<ForeignText> },
     #[error("libvirt:{domain}: this is the id or UUID of the domain `{name}`; use libvirt:{name}")]
@@ -67,13 +67,13 @@ impl LibvirtError {
 }
 
 /// Lists the existing domains, but at most 20 of them.
-fn there_is(names: &[ForeignText]) -> String {
+fn available(names: &[ForeignText]) -> String {
     const MOST: usize = 20;
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     match names.len() {
         0 => "this connection has no domains (LIBVIRT_DEFAULT_URI)".to_owned(),
-        count if count > MOST => format!("there is {}, and {} more", names[..MOST].join(", "), count - MOST),
-        _ => format!("there is {}", names.join(", ")),
+        count if count > MOST => format!("available: {}, and {} more", names[..MOST].join(", "), count - MOST),
+        _ => format!("available: {}", names.join(", ")),
     }
 }
 

@@ -360,7 +360,7 @@ pub enum BadGuest {
     #[error("{0} vectors: a PCI device has at most {most}", most = Attach::MOST_VECTORS)]
     #[diagnostic(code("bad-guest"))]
     Vectors(u32),
-    #[error("{option} = {ring}: QEMU takes 256, 512 and 1024")]
+    #[error("{option} = {ring}: must be 256, 512 or 1024")]
     #[diagnostic(code("bad-guest"))]
     Ring { option: &'static str, ring: u32 },
     #[error("tx_ring = {0}: QEMU supports at most 256 with a tap; remove it, or use backend = \"vhost-user\"")]

@@ -17,7 +17,7 @@ pub use family::{Advice, Family};
 pub use variant::{MethodVariant, VirtioPath};
 pub use vf_migration::VfMigration;
 
-use crate::{address_family::AddressFamily, spelling::there_are};
+use crate::{address_family::AddressFamily, spelling::available};
 
 /// Method of attaching a domain to its host's wire.
 #[derive(
@@ -171,7 +171,7 @@ impl IoMethod {
 
 /// Unknown I/O method.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown I/O method `{name}`; {}", there_are(name, &IoMethod::ALL.map(<&str>::from)))]
+#[error("unknown I/O method `{name}`; {}", available(name, &IoMethod::ALL.map(<&str>::from)))]
 #[diagnostic(code("unknown-name"))]
 pub struct UnknownMethod {
     pub name: String,

@@ -315,8 +315,8 @@ impl TestOptions {
     /// Silences of several flows would overlap, and a closed loop loses at most one request in each.
     fn check_outage(&self, streams: u32) -> Result<(), OptionError> {
         match (self.outage, self.arrivals) {
-            (Some(_), None) => Err(OptionError::Outage { why: "of an open loop; set `rate`, e.g. 1000" }),
-            (Some(_), _) if streams != 1 => Err(OptionError::Outage { why: "with one flow; set `streams` to 1" }),
+            (Some(_), None) => Err(OptionError::Outage { why: "an open loop; set `rate`, e.g. 1000" }),
+            (Some(_), _) if streams != 1 => Err(OptionError::Outage { why: "a single flow; set `streams` to 1" }),
             _ => Ok(()),
         }
     }

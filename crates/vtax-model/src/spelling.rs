@@ -18,14 +18,14 @@ pub fn suggestion<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -
     nearest(written, known).map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
 
-/// Returns `did you mean X? (there are X, Y)`, or `there are X, Y` if none of the known names is
+/// Returns `did you mean X? (available: X, Y)`, or `available: X, Y` if none of the known names is
 /// near.
-pub fn there_are(written: &str, known: &[impl AsRef<str>]) -> String {
+pub fn available(written: &str, known: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let all = names.join(", ");
     match nearest(written, names) {
-        Some(name) => format!("did you mean `{name}`? (there are {all})"),
-        None => format!("there are {all}"),
+        Some(name) => format!("did you mean `{name}`? (available: {all})"),
+        None => format!("available: {all}"),
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
             assert_eq!(nearest(other, known), None, "{other}");
         }
         assert_eq!(suggestion("vxlam", known), "; did you mean `vxlan`?");
-        assert_eq!(there_are("vxlam", &["vxlan", "veth"]), "did you mean `vxlan`? (there are vxlan, veth)");
-        assert_eq!(there_are("nothing", &["vxlan", "veth"]), "there are vxlan, veth");
+        assert_eq!(available("vxlam", &["vxlan", "veth"]), "did you mean `vxlan`? (available: vxlan, veth)");
+        assert_eq!(available("nothing", &["vxlan", "veth"]), "available: vxlan, veth");
     }
 }

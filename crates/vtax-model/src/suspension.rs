@@ -68,7 +68,7 @@ pub enum SuspensionUnknown {
     )]
     #[diagnostic(code("clock-not-read"))]
     NotRead,
-    #[error("the machine's clock disagrees with itself by {} ms or more: it was not this suspension alone that changed it; read the clock of one machine only, and suspend it once", excess_ns / 1_000_000)]
+    #[error("the readings of the machine's clock contradict each other by {} ms or more: something other than this suspension changed it; read the clock of one machine only, and suspend it once", excess_ns / 1_000_000)]
     #[diagnostic(code("clock-disagrees"))]
     Contradiction {
         /// Amount by which the readings contradict each other.

@@ -231,7 +231,7 @@ fn outcome(Relaxation { to, meets }: &Relaxation) -> String {
     let change = if text.starts_with("without") { text } else { format!("with {text}") };
     match meets {
         true => format!("{change}, all requirements are met by"),
-        false => format!("{change}, it remains to be decided by measuring"),
+        false => format!("{change}, measurements must decide on"),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn warning(document: &ResultDocument) -> Option<String> {
     let told = |row: Row| Some(format!("{row} ({})", cached(document, row)?));
     let rows = words::list(rows.into_iter().filter_map(told), "; ")?;
     Some(format!(
-        "CACHED: the I/Os reached memory of this machine, possibly no disk, in {rows}. To measure the disk itself, use \
+        "CACHED: I/Os of {rows} may have been served from memory of this machine. To measure the disk itself, use \
          direct=on and a file on a disk."
     ))
 }

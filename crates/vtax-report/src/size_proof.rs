@@ -31,9 +31,9 @@ fn answer(proof: &SizeProof) -> String {
     let (domain, size) = (proof.domain.as_str(), counted(proof.cores, "core"));
     let less = match proof.one_core_less {
         None => String::new(),
-        Some(ProofVerdict::Holds) => "; one core less would do".to_owned(),
-        Some(ProofVerdict::Fails) => "; one core less would not do".to_owned(),
-        Some(ProofVerdict::Undecided) => "; whether one core less would do is undecided".to_owned(),
+        Some(ProofVerdict::Holds) => "; one core fewer suffices".to_owned(),
+        Some(ProofVerdict::Fails) => "; one core fewer does not suffice".to_owned(),
+        Some(ProofVerdict::Undecided) => "; whether one core fewer suffices is undecided".to_owned(),
     };
     match proof.verdict {
         ProofVerdict::Holds => format!("{domain}: the target holds with {size}{less}"),
@@ -171,9 +171,11 @@ mod tests {
         let told = |verdict, one_core_less| answer(&SizeProof { verdict, one_core_less, ..proof() });
         assert_eq!(
             told(ProofVerdict::Fails, Some(ProofVerdict::Fails)),
-            "primary: the target does not hold with 2 cores; one core less would not do"
+            "primary: the target does not hold with 2 cores; one core fewer does not suffice"
         );
         assert_eq!(told(ProofVerdict::Undecided, None), "primary: whether the target holds with 2 cores is undecided");
-        assert!(told(ProofVerdict::Holds, Some(ProofVerdict::Holds)).ends_with("with 2 cores; one core less would do"));
+        assert!(
+            told(ProofVerdict::Holds, Some(ProofVerdict::Holds)).ends_with("with 2 cores; one core fewer suffices")
+        );
     }
 }

@@ -53,7 +53,7 @@ impl BackgroundJob {
         }
         command.arg(JOB_VERB).arg(&handed.path).stdin(Stdio::null()).stdout(Stdio::piped());
         die_with_parent(&mut command);
-        let child = command.spawn().coded("kernel", || "starting the load in the background");
+        let child = command.spawn().coded("kernel", || "starting the background load");
         let mut child = child.or_infrastructure()?;
         let id = ProcessId::of(Pid(child.id())).or_infrastructure()?;
         let output = child.stdout.take().ok_or_else(|| ended("has no output")).or_infrastructure()?;
@@ -66,10 +66,10 @@ impl BackgroundJob {
     fn wait_for_sample(&mut self) -> Result<(), Stop> {
         let (mut reader, mut bytes) = (LineReader::default(), [0; 1 << 12]);
         loop {
-            let read = self.output.read(&mut bytes).coded("kernel", || "reading from the load in the background");
+            let read = self.output.read(&mut bytes).coded("kernel", || "reading from the background load");
             let read = read.or_infrastructure()?;
             if read == 0 {
-                return Err(ended("ended before it began; its error is above")).or_infrastructure();
+                return Err(ended("exited before its first sample; its error is above")).or_infrastructure();
             }
             let events = reader.push(&bytes[..read]).or_infrastructure()?;
             if events.iter().any(|event| matches!(event, RunEvent::Progress(_))) {
@@ -81,9 +81,9 @@ impl BackgroundJob {
     /// Stops the job. A job that has already ended is an error: then there was no load in the
     /// background.
     pub fn end(mut self) -> Result<(), Stop> {
-        match self.child.try_wait().coded("kernel", || "waiting for the load in the background").or_infrastructure()? {
+        match self.child.try_wait().coded("kernel", || "waiting for the background load").or_infrastructure()? {
             None => Ok(()),
-            Some(_) => Err(ended("ended before the measurement; its error is above")).or_infrastructure(),
+            Some(_) => Err(ended("exited before the end of the measurement; its error is above")).or_infrastructure(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Drop for BackgroundJob {
 }
 
 fn ended(what: &str) -> miette::Report {
-    miette!(code = "sample-failed", "the load in the background {what}; run the proof again")
+    miette!(code = "sample-failed", "the background load {what}; run the proof again")
 }
 
 #[cfg(test)]
@@ -110,6 +110,6 @@ mod tests {
     #[test]
     fn an_early_end_has_a_remedy() {
         let told = ended("ended before the measurement").to_string();
-        assert_eq!(told, "the load in the background ended before the measurement; run the proof again");
+        assert_eq!(told, "the background load ended before the measurement; run the proof again");
     }
 }

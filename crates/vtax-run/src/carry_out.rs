@@ -79,12 +79,12 @@ fn server_of(old: Option<&RunReadings>, asked: Option<ServerSpec>) -> miette::Re
     match (begun, asked) {
         (Some(begun), Some(asked)) if begun != asked && !asked.is_any() => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {} was started on {begun} and resumes only there, not on {asked}",
+            "the run {} was started on {begun} and can be resumed only there, not on {asked}",
             run.header.id
         )),
         (None, Some(_)) => Err(miette!(
             code = "run-from-elsewhere",
-            "the run {} was started on this machine and resumes only here; omit --server",
+            "the run {} was started on this machine and can be resumed only here; omit --server",
             run.header.id
         )),
         (begun, _) => Ok(begun.filter(|_| !is_here())),

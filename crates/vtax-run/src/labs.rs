@@ -100,7 +100,7 @@ pub fn find(world: &World, name: &Name) -> Result<HoldingSummary, Stop> {
 /// Lists the existing names, for an error about a missing one.
 pub(crate) fn there_is<'a>(names: impl Iterator<Item = &'a Name>) -> String {
     let names: Vec<&str> = names.map(Name::as_str).collect();
-    if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) }
+    if names.is_empty() { "none exists".to_owned() } else { format!("available: {}", names.join(", ")) }
 }
 
 /// Removes leftovers of a killed vtax from the lab to build.

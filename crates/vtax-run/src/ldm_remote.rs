@@ -66,7 +66,7 @@ impl LdmHello {
         let LdmHello { orders, program } = self;
         Err(Stop::infrastructure(miette!(
             code = "ldm-version",
-            "vtax {program} at {other} has version {orders} of the orders to domains, and this vtax {VERSION} has \
+            "vtax {program} at {other} uses version {orders} of the domain protocol, and this vtax {VERSION} uses \
              version {ORDERS}; install the same vtax on both"
         )))
     }
@@ -116,7 +116,7 @@ fn greet(reader: &mut BufReader<impl Read>, writer: &mut impl Write, other: &str
     let _ = writer.write_all(&[MAGIC.as_slice(), &own].concat()).and_then(|()| writer.flush());
     let magic = frame::read_magic(reader).or_infrastructure()?;
     let hello: Option<LdmHello> = magic.map(|()| next(reader, HELLO_MOST)).transpose().or_infrastructure()?.flatten();
-    let gone = || Stop::infrastructure(miette!(code = "ssh-failed", "no vtax has answered at {other}"));
+    let gone = || Stop::infrastructure(miette!(code = "ssh-failed", "no vtax answered at {other}"));
     hello.ok_or_else(gone)?.check(other)
 }
 
@@ -284,10 +284,10 @@ fn explained(stop: Stop, host: &str, ssh: &mut Child, errors: Option<&Receiver<F
     match ssh.wait().ok().and_then(|status| status.code()) {
         Some(NOT_FOUND) => Stop::infrastructure(miette!(
             code = "ssh-failed",
-            "{host} has no vtax in the PATH of its logins; install vtax of this version there"
+            "vtax is not in the login PATH of {host}; install this version of vtax there"
         )),
         _ => match said.filter(|said| !said.is_empty()) {
-            Some(said) => Stop::infrastructure(miette!(code = "ssh-failed", "{stop}; ssh said: {said}")),
+            Some(said) => Stop::infrastructure(miette!(code = "ssh-failed", "{stop}; ssh printed: {said}")),
             None => stop,
         },
     }
@@ -381,12 +381,12 @@ mod tests {
             connected.err().expect("nobody answers").to_string()
         };
         let told = refused("printf '\\033[31mno\\nvtax: error[forged]: x' >&2; exit 255");
-        assert_eq!(told, "no vtax has answered at vm1; ssh said: \\u001b[31mno\\nvtax: error[forged]: x");
-        assert_eq!(refused("exit 255"), "no vtax has answered at vm1");
-        assert!(refused("exit 127").contains("no vtax in the PATH"));
+        assert_eq!(told, "no vtax answered at vm1; ssh printed: \\u001b[31mno\\nvtax: error[forged]: x");
+        assert_eq!(refused("exit 255"), "no vtax answered at vm1");
+        assert!(refused("exit 127").contains("vtax is not in the login PATH"));
         let flooded = refused("head -c 1000000 /dev/zero >&2; exit 255");
         assert!(flooded.len() < 8 * 4096, "{}", flooded.len());
-        assert!(refused("exec 1>&-; exec sleep 600").contains("no vtax has answered"));
+        assert!(refused("exec 1>&-; exec sleep 600").contains("no vtax answered"));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl<'a> MeshAgents<'a> {
         for (id, reply) in self.pool.ask_all(connected, |_| Request::Describe, ANSWER) {
             let found = match reply {
                 Ok(Reply::Facts(facts)) => Ok(facts),
-                Ok(_) => Err("its agent gave another answer".to_owned()),
+                Ok(_) => Err("its agent sent an unexpected answer".to_owned()),
                 Err(error) => Err(error.to_string()),
             };
             facts.insert(id, found);

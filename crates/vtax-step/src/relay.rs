@@ -227,7 +227,7 @@ fn message(said: &mut File) -> ForeignText {
     let read = said.rewind().and_then(|()| said.by_ref().take(SAID).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
     let last = text.lines().rfind(|line| !line.trim().is_empty()).filter(|_| read.is_ok());
-    last.unwrap_or("it said nothing").to_owned().into()
+    last.unwrap_or("it printed nothing").to_owned().into()
 }
 
 /// Returns `true` if a socket of the process's namespace is bound to the port of this address, on any address:

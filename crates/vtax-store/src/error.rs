@@ -104,7 +104,7 @@ pub enum StoreError {
 /// is in another pid namespace.
 fn blocker(by: &Option<LockHolder>, file: &Path) -> String {
     match by {
-        Some(holder) => format!("{holder}: wait until it is done, or end it, and try again"),
+        Some(holder) => format!("{holder}: wait until it is done, or stop it, and try again"),
         None => format!("another process: identify it with `fuser {}` and try again", file.display()),
     }
 }

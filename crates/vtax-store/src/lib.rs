@@ -219,7 +219,7 @@ impl Store {
     pub fn keep_brief(&self, id: &str, words: &str) -> Result<(), StoreError> {
         let update = "UPDATE run SET brief = ?2 WHERE id = ?1";
         let kept = self.connection.execute(update, [id, words]);
-        kept.map(drop).map_err(self.place.doing("keeping the result of a run in a few words"))
+        kept.map(drop).map_err(self.place.doing("storing the summary of a run"))
     }
 
     /// Returns the plans of a study's newest complete runs. Plans that this version of vtax cannot read are skipped.

@@ -69,7 +69,7 @@ impl Store {
     /// Truncates the unused pages of the database, a few at a time. Without `auto_vacuum`, which stores of older
     /// versions lack, the pages remain and are reused.
     fn return_free_pages(&self) -> Result<(), StoreError> {
-        let doing = self.place.doing("returning space");
+        let doing = self.place.doing("releasing space");
         let free = || self.connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
         let mut left = free().map_err(&doing)?;
         loop {
@@ -110,7 +110,7 @@ impl Store {
 
     /// Returns the space of removed runs to the disk, unless others currently read or write the store.
     pub fn shrink(&self) -> Result<(), StoreError> {
-        let compacted = self.connection.execute_batch("VACUUM").map_err(self.place.doing("returning space"));
+        let compacted = self.connection.execute_batch("VACUUM").map_err(self.place.doing("releasing space"));
         let shrunk = match compacted {
             // A compact copy would need as much space as the database.
             Err(StoreError::Full { .. }) => self.empty_log().and_then(|()| self.return_free_pages()),

@@ -260,7 +260,7 @@ pub(crate) fn migrate(connection: &mut Connection, place: &StoreLocation) -> Res
     if version(connection, place)? == VERSION {
         return Ok(());
     }
-    let doing = place.doing("making the tables");
+    let doing = place.doing("creating the tables");
     // Checked again inside the transaction: another vtax may have been faster.
     let step = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&doing)?;
     let from = version(&step, place)?;
@@ -273,7 +273,7 @@ pub(crate) fn migrate(connection: &mut Connection, place: &StoreLocation) -> Res
 
 fn version(connection: &Connection, place: &StoreLocation) -> Result<i64, StoreError> {
     let asked = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-    let found: i64 = asked.map_err(place.doing("asking for the schema's version"))?;
+    let found: i64 = asked.map_err(place.doing("reading the version of the schema"))?;
     if found > VERSION {
         return Err(StoreError::Newer { file: place.file(), found, known: VERSION });
     }

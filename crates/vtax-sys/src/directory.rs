@@ -144,7 +144,7 @@ fn check_way(path: &Path) -> Result<()> {
         }
         if found.is_symlink() {
             links += 1;
-            let target = fs::read_link(&next).map_err(|e| SysError::os("look at", next.display(), e))?;
+            let target = fs::read_link(&next).map_err(|e| SysError::os("access", next.display(), e))?;
             if links > LINKS {
                 return Err(not_private(&next, "has too many symbolic links"));
             }
@@ -170,7 +170,7 @@ fn pieces(path: &Path) -> Vec<PathBuf> {
 }
 
 fn look_at(path: &Path) -> Result<Metadata> {
-    fs::symlink_metadata(path).map_err(|e| SysError::os("look at", path.display(), e))
+    fs::symlink_metadata(path).map_err(|e| SysError::os("access", path.display(), e))
 }
 
 fn own_uid() -> u32 {

@@ -76,7 +76,7 @@ pub enum SysError {
     #[error("cannot change the user namespace: this process has {threads} threads; change it before starting threads")]
     #[diagnostic(code("defect"))]
     Threaded { threads: u64 },
-    #[error("kernel setting {key} did not take {wrote:?}: it reads back as {read:?}")]
+    #[error("kernel setting {key} did not accept {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     SysctlNotTaken { key: String, wrote: String, read: String },
     #[error("{path} {why}; use a directory that belongs to you and is not writable by others")]

@@ -64,7 +64,7 @@ impl Ethtool {
     /// Opens a link in the calling thread's network namespace. Any thread can use it afterwards.
     pub fn open(link: &IfName) -> Result<Self> {
         let socket =
-            Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(|e| SysError::os("ask the driver of", link, e))?;
+            Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(|e| SysError::os("query the driver of", link, e))?;
         Ok(Self { socket, link: link.clone() })
     }
 
@@ -122,7 +122,7 @@ impl Ethtool {
         match unsafe { self.call(&mut words) } {
             Ok(()) => Ok(Some(words)),
             Err(error) if is_nothing(&error) => Ok(None),
-            Err(error) => Err(SysError::os("ask the driver of", &self.link, error)),
+            Err(error) => Err(SysError::os("query the driver of", &self.link, error)),
         }
     }
 

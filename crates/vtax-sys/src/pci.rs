@@ -58,7 +58,7 @@ impl PciTree {
         match directory.try_exists() {
             Ok(true) => Ok(self.read(address, &self.slots())),
             Ok(false) => Ok(None),
-            Err(error) => Err(SysError::os("look at", directory.display(), error)),
+            Err(error) => Err(SysError::os("access", directory.display(), error)),
         }
     }
 

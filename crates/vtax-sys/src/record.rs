@@ -78,7 +78,7 @@ pub fn open(path: &Path, purpose: RecordUse) -> Result<Option<File>, RecordError
 pub fn exists(path: &Path) -> Result<bool, RecordError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        found => check(path, found.map_err(RecordError::io("look at", path))?.file_type()).map(|()| true),
+        found => check(path, found.map_err(RecordError::io("access", path))?.file_type()).map(|()| true),
     }
 }
 
@@ -101,7 +101,7 @@ pub fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, RecordError> {
 pub fn read_open(mut file: &File, path: &Path, most: u64) -> Result<Vec<u8>, RecordError> {
     let too_long = || RecordError::TooLong { path: path.to_owned(), most };
     // A file that is obviously too large is refused without reading it up to the bound.
-    if file.metadata().map_err(RecordError::io("look at", path))?.len() > most {
+    if file.metadata().map_err(RecordError::io("access", path))?.len() > most {
         return Err(too_long());
     }
     io::Seek::rewind(&mut file).map_err(RecordError::io("read", path))?;
@@ -150,7 +150,7 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), RecordError> {
 fn opened(path: &Path, options: &OpenOptions) -> Result<File, RecordError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = options.clone().custom_flags(flags).open(path).map_err(RecordError::io("open", path))?;
-    let found = file.metadata().map_err(RecordError::io("look at", path))?;
+    let found = file.metadata().map_err(RecordError::io("access", path))?;
     check(path, found.file_type()).map(|()| file)
 }
 

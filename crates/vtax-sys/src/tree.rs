@@ -94,7 +94,7 @@ impl FileTree {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             file => file.map_err(|e| self.error("open", path, e.into()))?,
         };
-        let stat = rustix::fs::fstat(&file).map_err(|e| self.error("look at", path, e.into()))?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| self.error("access", path, e.into()))?;
         Ok(Some(Mode::from_raw_mode(stat.st_mode).intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH)))
     }
 

@@ -133,7 +133,7 @@ fn connect_once(to: SocketAddr) -> io::Result<Duration> {
 
 fn there_is(there: &[BatchId]) -> String {
     let names: Vec<String> = there.iter().map(BatchId::to_string).collect();
-    if names.is_empty() { "there are no changes".to_owned() } else { format!("there is {}", names.join(", ")) }
+    if names.is_empty() { "there are no changes".to_owned() } else { format!("existing changes: {}", names.join(", ")) }
 }
 
 /// Changes this machine's settings. It holds the lock of the journal only while changes are tentative. When dropped,

@@ -61,7 +61,7 @@ pub enum LimitError {
     #[error("{asked} is too long: an agent runs a program for at most {most}")]
     #[diagnostic(code("agent-limit"))]
     ProgramTime { asked: Span, most: Span },
-    #[error("{asked} is too short: an agent sends an echo request each {ECHO_LEAST} at most")]
+    #[error("{asked} is too short: an agent sends at most one echo request every {ECHO_LEAST}")]
     #[diagnostic(code("agent-limit"))]
     EchoInterval { asked: Span },
     #[error("a window of {asked} for the output of a program in a guest: at most {WINDOW_MOST}")]

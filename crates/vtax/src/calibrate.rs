@@ -115,7 +115,7 @@ pub(crate) fn chosen<T>(
     let names: Vec<String> = all.iter().map(&name).collect();
     if let Some(unknown) = only.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
         let names = names.join(", ");
-        return Err(miette!(code = "no-such-test", "--only {unknown}: no {what} has this name; there are {names}"));
+        return Err(miette!(code = "no-such-test", "--only {unknown}: no {what} has this name; available: {names}"));
     }
     all.retain(|one| only.is_empty() || only.iter().any(|part| name(one).contains(part)));
     Ok(all)

@@ -197,7 +197,7 @@ impl Verb {
             ))),
             Verb::Advise(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "an emulated server shows function, not speed, so its figures are no advice: omit --server"
+                "an emulated server shows function, not speed, so its figures cannot support advice: omit --server"
             ))),
             Verb::Server(_) | Verb::Keeper | Verb::TuningGuard { .. } => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",

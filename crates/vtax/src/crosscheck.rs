@@ -219,7 +219,7 @@ impl CrosscheckRequest {
         if let Some(unknown) = self.tools.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(miette!(
                 code = "no-such-tool",
-                "--tools {unknown}: unknown tool; there are {}",
+                "--tools {unknown}: unknown tool; supported: {}",
                 known.join(", ")
             ));
         }

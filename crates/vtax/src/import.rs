@@ -201,7 +201,8 @@ impl Outputs {
         let is_of_disk = test.measured.is_of_disk();
         if first.measured.is_of_disk() != is_of_disk {
             let [it, first] = if is_of_disk { ["a disk", "a network"] } else { ["a network", "a disk"] };
-            let why = format!("it is of {it}, but the first file is of {first}: import each kind separately");
+            let why =
+                format!("its test is of {it}, but that of the first file is of {first}: import each kind separately");
             return Err(ImportError::Refused { place, program: test.format, why });
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::{num::ParseIntError, str::FromStr};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write a whole number, e.g. 5{}", if matches!(.0.kind(), std::num::IntErrorKind::PosOverflow) { "; this one is too large" } else { "" })]
+#[error("use a whole number, e.g. 5{}", if matches!(.0.kind(), std::num::IntErrorKind::PosOverflow) { "; this one is too large" } else { "" })]
 pub(crate) struct NotWhole(ParseIntError);
 
 /// Reads a whole number that isn't negative.

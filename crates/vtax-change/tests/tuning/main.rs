@@ -140,7 +140,7 @@ fn two_processes_do_not_tune_simultaneously() {
         text.starts_with(&format!("`tuning` is in use by pid {pid}, `")) && text.contains("another_process"),
         "{text}"
     );
-    assert!(text.ends_with("wait until it exits, or end it"), "{text}");
+    assert!(text.ends_with("wait until it exits, or stop it"), "{text}");
     assert!(PastChanges::open(&machine.directory(), machine.host()).is_err());
     // Reading is allowed.
     let seen = ChangesSnapshot::read(&machine.directory(), &mut machine.host()).unwrap().expect("a journal");

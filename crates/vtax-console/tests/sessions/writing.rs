@@ -81,7 +81,7 @@ fn writing_is_taken_after_a_warning() {
     clients[2].types("third");
     mars.hears(b"third");
     clients[2].types("\r\n~w");
-    clients[2].reads("have write access already");
+    clients[2].reads("already have write access");
     clients[2].types("~.");
     clients[2].rest();
     clients[0].reads(INHERITED);

@@ -77,7 +77,7 @@ fn a_failure_has_fios_words() {
     assert!(full.contains("No space left on device"), "{full}");
     let nothing = MIXED.replace("\"N\":12014", "\"N\":0").replace("\"N\":7924", "\"N\":0");
     let nothing = read(nothing.as_bytes(), b"fio: file creation disallowed").expect_err("no I/O").to_string();
-    assert_eq!(nothing, "fio did no I/O; fio says: fio: file creation disallowed");
+    assert_eq!(nothing, "fio did no I/O; fio printed: fio: file creation disallowed");
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(super) fn of_device(path: &Path, number: u64, wanted: WantedUse) -> io::Resu
         }
         Some(BlockUse::Held { by, .. }) => Some(format!("{by} uses it or a part of it; remove that first")),
         None if (wanted.writes || wanted.alone) && !wanted.arrives && !is_free() => {
-            Some("another program uses it exclusively; end that program first".to_owned())
+            Some("another program uses it exclusively; stop that program first".to_owned())
         }
         None if wanted.arrives => None,
         None => locked(path, wanted),
@@ -67,13 +67,13 @@ fn locked(path: &Path, wanted: WantedUse) -> Option<String> {
     let lock =
         if wanted.alone { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     if flock(&file, lock) == Err(Errno::WOULDBLOCK) {
-        return Some("another program has locked it (flock); end that program first".to_owned());
+        return Some("another program has locked it (flock); stop that program first".to_owned());
     }
     let is_set = |byte| is_byte_locked(&file, byte).unwrap_or(false);
     let forbidden: &[u64] = if wanted.writes { &[FORBIDS + READ, FORBIDS + WRITE] } else { &[FORBIDS + READ] };
     let disturbing: &[u64] = &[DOES + WRITE, DOES + RESIZE];
     let by_qemu = forbidden.iter().chain(disturbing).any(|byte| is_set(*byte));
-    by_qemu.then(|| "another QEMU uses it, perhaps libvirt's; end that one first".to_owned())
+    by_qemu.then(|| "another QEMU uses it, perhaps one started by libvirt; stop that one first".to_owned())
 }
 
 /// Returns true if the device is a partition.

@@ -159,7 +159,8 @@ fn of_host(item: &mut LdmItem<'_, '_>, domain: &Name, all: &mut Configuration) -
             let VolumeName { volume: name, service } = volume_name(item)?;
             let read = volume(item)?;
             let found = all.disk_services.get_mut(&service);
-            let exports = found.ok_or_else(|| item.error(format!("is of {service}, but no such vds precedes it")))?;
+            let exports =
+                found.ok_or_else(|| item.error(format!("belongs to {service}, but no such vds precedes it")))?;
             insert(item, name, read, &mut exports.volumes)?;
         }
         kind::RELEASED => drop(all.devices.released.insert(item.needed("name")?)),
@@ -171,7 +172,7 @@ fn of_host(item: &mut LdmItem<'_, '_>, domain: &Name, all: &mut Configuration) -
             let name: String = item.needed("name")?;
             all.devices.functions.insert(name, settings(item)?);
         }
-        other => return Err(item.error(format!("is of an unknown type: vtax domains have no `{other}`"))),
+        other => return Err(item.error(format!("has an unknown type: vtax domains have no `{other}`"))),
     }
     Ok(())
 }

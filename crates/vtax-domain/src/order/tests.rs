@@ -203,7 +203,7 @@ fn at_boot_all_domains_that_could_not_be_started_are_named() {
     host.store(&incomplete());
     let error = host.order(DomainChange::Autostart).expect_err("they have no CPUs").to_string();
     assert!(
-        ["eris has no CPUs", "pluto has no CPUs", "all others run"].iter().all(|part| error.contains(part)),
+        ["eris has no CPUs", "pluto has no CPUs", "all others are running"].iter().all(|part| error.contains(part)),
         "{error}"
     );
     let mut none = incomplete();

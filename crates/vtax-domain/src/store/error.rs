@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, path::PathBuf};
 
-use vtax_model::{domain::DomainError, spelling::there_are};
+use vtax_model::{domain::DomainError, spelling::available};
 use vtax_sys::{SysError, record::RecordError};
 
 use super::ConfigName;
@@ -58,7 +58,7 @@ impl DomainStoreError {
 
 fn saved(name: &ConfigName, known: &[String]) -> String {
     match known {
-        [] => "none is saved".to_owned(),
-        _ => there_are(&name.to_string(), known),
+        [] => "no configuration is saved".to_owned(),
+        _ => available(&name.to_string(), known),
     }
 }

@@ -49,7 +49,7 @@ fn configurations_are_saved_under_names() {
     locked.remove_saved("sun", &initial).expect("there");
     assert_eq!(locked.read("sun").expect("there").current, None);
     let error = locked.remove_saved("sun", &initial).expect_err("it is gone").to_string();
-    assert_eq!(error, "there is no saved configuration `initial`; none is saved");
+    assert_eq!(error, "there is no saved configuration `initial`; no configuration is saved");
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn a_part_of_the_fleet_is_selected_by_its_name() {
     let unknown = within("leaf9").expect_err("unknown").to_string();
     assert_eq!(
         unknown,
-        "no host, rack, uplink, rail or group is named `leaf9`; there is leaf7, r0, r1, rack7, spine, train"
+        "no host, rack, uplink, rail or group is named `leaf9`; available: leaf7, r0, r1, rack7, spine, train"
     );
     let few = within("leaf7").expect("known").ends().expect_err("two").to_string();
     assert_eq!(few, "2 of the hosts can be measured, but a mesh requires 3: add hosts");

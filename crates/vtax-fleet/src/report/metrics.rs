@@ -13,11 +13,11 @@ impl MeshReport {
     /// Returns gauges of the whole mesh, and of each end in each direction.
     pub fn open_metrics(&self) -> String {
         let mut text = String::new();
-        gauge(&mut text, "vtax_mesh_ends", "NICs that were to be measured.", [(String::new(), self.ends as f64)]);
+        gauge(&mut text, "vtax_mesh_ends", "NICs to measure.", [(String::new(), self.ends as f64)]);
         gauge(
             &mut text,
             "vtax_mesh_lost_ends",
-            "NICs that no longer answered.",
+            "NICs that stopped answering.",
             [(String::new(), self.lost.len() as f64)],
         );
         let noise = self.noise.map(|noise| (String::new(), noise));
@@ -35,7 +35,7 @@ impl MeshReport {
             _ => None,
         });
         let slow = hosts.flat_map(|host| host.slow.iter().map(|slow| (labels(&host.end, slow.direction), 1.0)));
-        gauge(&mut text, "vtax_mesh_slow", "1 if the NIC is named as slow.", slow);
+        gauge(&mut text, "vtax_mesh_slow", "1 if the NIC is reported as slow.", slow);
         text.push_str("# EOF\n");
         text
     }

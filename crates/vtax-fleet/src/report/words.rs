@@ -98,7 +98,7 @@ impl MeshWords {
         match (self.0.is_time(), direction) {
             (false, MeshDirection::Sends) => "sends at the fleet's rate".to_owned(),
             (false, MeshDirection::Receives) => "receives at the fleet's rate".to_owned(),
-            (true, direction) => format!("as {} like the fleet", role(direction)),
+            (true, direction) => format!("normal as {}", role(direction)),
         }
     }
 

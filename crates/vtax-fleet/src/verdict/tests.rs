@@ -261,7 +261,7 @@ fn hosts_with_longer_round_trips_are_found() {
     assert_eq!(named_hosts(&findings), truth(&fleet), "{findings:#?}");
     let summary = MeshReport::of(&header, &samples).summary();
     assert!(
-        summary.contains("gpu003: round trips as responder 2") && summary.contains("as initiator like the fleet"),
+        summary.contains("gpu003: round trips as responder 2") && summary.contains("normal as initiator"),
         "{summary}"
     );
 }

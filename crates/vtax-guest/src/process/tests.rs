@@ -36,8 +36,8 @@ fn an_early_exit_is_reported_with_its_last_words() {
     let error = guest.wait_ready(Duration::from_secs(20)).expect_err("it is dead");
     assert!(matches!(error, GuestError::Ended { .. }));
     insta::assert_snapshot!(error, @r"
-    guest `web` exited: QEMU exited with status 1 (its kernel panicked); QEMU said last:
-        ifname=vnet0: no such device; its console said last:
+    guest `web` exited: QEMU exited with status 1 (its kernel panicked); last output of QEMU:
+        ifname=vnet0: no such device; last output of its console:
         SeaBIOS
         Kernel panic - not syncing
     ");

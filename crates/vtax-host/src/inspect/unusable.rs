@@ -58,7 +58,7 @@ impl UnusableFiles {
     pub(super) fn add_odd(&self, path: &str, text: &str) {
         let why = match text.is_empty() {
             true => "it is empty".to_owned(),
-            false => format!("it says {:?}", text.chars().take(QUOTED).collect::<String>()),
+            false => format!("it contains {:?}", text.chars().take(QUOTED).collect::<String>()),
         };
         self.add(path, why);
     }

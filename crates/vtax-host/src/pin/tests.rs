@@ -38,7 +38,7 @@ fn both_ends_on_small_machines() {
     let one = both([1, 1], None);
     check("1 CPU", &machine(1, 1, 1), one, [&[0], &[0]], &["There is only one CPU to run on."]);
     check("2 CPUs", &machine(1, 2, 1), one, [&[1], &[0]], &[BUSY]);
-    let threads = "The two ends share a core: CPUs 1 and 0 are its threads.";
+    let threads = "The endpoints share a core: CPUs 1 and 0 are its threads.";
     check("1 core of 2", &machine(1, 1, 2), one, [&[1], &[0]], &[threads, BUSY]);
     check("2 cores of 2", &machine(1, 2, 2), one, [&[1], &[2]], &[]);
     check("4 CPUs", &machine(1, 4, 1), one, [&[1], &[2]], &[]);

@@ -152,11 +152,12 @@ impl PciFacts {
     pub fn for_guests(&self) -> Result<(), Unsupported> {
         if !self.iommu {
             return Err(Unsupported::new(
-                "a guest cannot get it without an active IOMMU",
+                "it cannot be assigned to a guest without an active IOMMU",
                 "enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on",
             ));
         }
-        let refused = |vfio: Unsupported| Unsupported { why: format!("a guest cannot get it: {}", vfio.why), ..vfio };
+        let refused =
+            |vfio: Unsupported| Unsupported { why: format!("it cannot be assigned to a guest: {}", vfio.why), ..vfio };
         self.vfio.clone().map_err(refused)
     }
 

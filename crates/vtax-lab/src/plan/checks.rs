@@ -78,7 +78,7 @@ pub(super) fn clashes(members: &[Member<'_>]) -> Result<(), PlanError> {
 
 fn clash(first: &Member<'_>, second: &Member<'_>) -> Option<&'static str> {
     match (first.claim, second.claim) {
-        (Claim::All, _) | (_, Claim::All) => Some("one of them takes the wire's end away from its host"),
+        (Claim::All, _) | (_, Claim::All) => Some("one of them moves the wire's end out of its host"),
         (Claim::Receive(first), Claim::Receive(second)) if first != second => Some(
             "a device can be a bridge's port, or have macvlans and macvtaps, or have ipvlans, but only one of these",
         ),

@@ -46,7 +46,8 @@ impl Companions {
             for (device, bond) in found.iter().map(|(other, bond)| (other.device, *bond)).chain([own]) {
                 let wired = ports.iter().find(|(other, port)| **other != end && port.nic.device == device);
                 let wired = wired.map(|(other, _)| at_another_wire(other, members));
-                let taken = owners.insert(device, &guest.name).map(|other| format!("the guest `{other}` gets it"));
+                let taken =
+                    owners.insert(device, &guest.name).map(|other| format!("it is assigned to the guest `{other}`"));
                 if let Some(why) = wired.or(taken) {
                     return Err(refuse(NicError::Bound { member: device.to_string(), bond, why }));
                 }
@@ -70,7 +71,7 @@ fn owner<'a>(topology: &'a Topology, end: &WireEnd) -> Option<&'a Guest> {
 
 fn at_another_wire(end: &WireEnd, members: &[Member<'_>]) -> String {
     let lends = members.iter().find(|member| member.method == IoMethod::SrIov && member.is_at(end));
-    let lends = lends.map(|domain| format!(", and `{}` gets a virtual function of it", domain.name));
+    let lends = lends.map(|domain| format!(", and a virtual function of it is assigned to `{}`", domain.name));
     format!("it is the NIC of the wire `{}` at `{}`{}", end.wire, end.host, lends.unwrap_or_default())
 }
 

@@ -58,7 +58,7 @@ pub(super) fn admit(guest: &Guest, facts: &Facts) -> Result<PlannedDisks, PlanEr
         disk_availability(&disk.attach, facts).map_err(refused)?;
         let is_ide = |other: &&GuestDisk| other.attach.device == DiskDevice::Ide;
         if guest.disks[..port as usize].iter().chain([disk]).filter(is_ide).count() > 1 {
-            let why = "a machine has one IDE controller of this kind, at fixed I/O ports, and it has a disk";
+            let why = "a machine has one IDE controller of this kind, at fixed I/O ports, and it already has a disk";
             return Err(refused(Unsupported::new(why, "give the other disk to another guest, or use ahci")));
         }
         let backend = facts
@@ -114,7 +114,7 @@ fn controller<'a>(backend: &DiskBackendFacts, facts: &'a Facts) -> Result<&'a Pc
     }
     let others: Vec<String> = facts.pci.group_of(controller.device).map(|other| other.device.to_string()).collect();
     if !others.is_empty() {
-        let why = format!("{} would take {} with it (same IOMMU group)", controller.device, others.join(", "));
+        let why = format!("{} cannot be assigned without {} (same IOMMU group)", controller.device, others.join(", "));
         return Err(Unsupported::new(why, "put the disk into a slot with a separate IOMMU group"));
     }
     Ok(controller)

@@ -165,7 +165,7 @@ pub enum NicError {
     #[diagnostic(code("function-addresses-unknown"))]
     VfsUnknown,
     #[error(
-        "{name} has {num} virtual functions, which vanish when a guest gets it; stop their users and remove them first (vtax io destroy-vf {name})"
+        "{name} has {num} virtual functions, which disappear when it is assigned to a guest; stop their users and remove them first (vtax io destroy-vf {name})"
     )]
     #[diagnostic(code("functions-exist"))]
     HasVfs { name: String, num: u32 },
@@ -175,7 +175,7 @@ pub enum NicError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     NotForGuests(#[from] Unsupported),
-    #[error("{member}, {bond}, would go with it but must stay: {why}; use a NIC elsewhere")]
+    #[error("{member}, {bond}, would be assigned with it but must stay: {why}; use a NIC in another slot")]
     #[diagnostic(code("companion-must-stay"))]
     Bound { member: String, bond: &'static str, why: String },
 }

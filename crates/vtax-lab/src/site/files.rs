@@ -26,7 +26,7 @@ pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<StepReceipt, LabE
         room => room.map_err(io::Error::from),
     }
     .map_err(LabError::file("allocate", path))?;
-    let made = file.metadata().map_err(LabError::file("look at", path))?;
+    let made = file.metadata().map_err(LabError::file("access", path))?;
     Ok(StepReceipt(Some(identity(&made))))
 }
 
@@ -34,7 +34,7 @@ pub(super) fn make_file(path: &Path, size: ByteSize) -> Result<StepReceipt, LabE
 pub(super) fn remove_file(path: &Path, receipt: Option<&StepReceipt>) -> Result<Undone, LabError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Undone::AlreadyGone),
-        found => found.map_err(LabError::file("look at", path))?,
+        found => found.map_err(LabError::file("access", path))?,
     };
     let is_ours = match receipt {
         Some(StepReceipt(made)) => *made == Some(identity(&found)),

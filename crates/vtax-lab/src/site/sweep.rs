@@ -78,7 +78,7 @@ impl Site {
     fn pin_of(&self, file: &str) -> Result<Pin, LabError> {
         let path = self.parts.pins().join(file);
         let Ok(name) = Name::try_from(file.to_owned()) else { return Ok(Pin::Foreign) };
-        let about = fs::symlink_metadata(&path).map_err(LabError::file("look at", &path))?;
+        let about = fs::symlink_metadata(&path).map_err(LabError::file("access", &path))?;
         if !about.is_file() {
             return Ok(Pin::Foreign);
         }

@@ -68,7 +68,9 @@ fn backend(path: &Path) -> Result<DiskBackendFacts, String> {
     // Only an inspection: a disk may be read-only for this user.
     match File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            return Err("it is mounted, or another program holds it exclusively; end that first".to_owned());
+            return Err(
+                "it is mounted, or another program holds it exclusively; unmount it, or stop that program".to_owned()
+            );
         }
         opened => drop(opened.map_err(unusable)?),
     }

@@ -42,7 +42,7 @@ pub(super) fn start(run: &Path) -> Result<ProcessId, LabError> {
     let mut command = Command::new(program);
     command.arg(VERB);
     background::start(command).map_err(failed)?;
-    living(run)?.ok_or_else(|| failed("just exited".to_owned()))
+    living(run)?.ok_or_else(|| failed("has just exited".to_owned()))
 }
 
 /// Enters a user namespace and becomes the keeper. Returns the run-time directory with the keeper's number.
@@ -75,7 +75,7 @@ pub(super) fn stay(run: &Path, is_needed: impl Fn() -> Result<bool, LabError>) -
 fn register(run: &Path, own: ProcessId) -> Result<(), LabError> {
     let _admission = run_directory::lock(run)?;
     if living(run)?.is_some() {
-        return Err(LabError::Keeper { why: "lives already".to_owned() });
+        return Err(LabError::Keeper { why: "is already running".to_owned() });
     }
     Ok(record::replace(&file(run), own.to_string().as_bytes())?)
 }

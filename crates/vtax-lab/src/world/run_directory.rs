@@ -60,7 +60,7 @@ fn prepare(path: PathBuf) -> Result<PathBuf, LabError> {
 
 fn own_uid() -> Result<u32, LabError> {
     let own = Path::new("/proc/self");
-    Ok(fs::metadata(own).map_err(LabError::file("look at", own))?.uid())
+    Ok(fs::metadata(own).map_err(LabError::file("access", own))?.uid())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-use crate::spelling::there_are;
+use crate::spelling::available;
 
 /// The device in a guest's PCI slot, and the process that does its I/O on the host.
 #[derive(
@@ -62,10 +62,10 @@ pub struct DiskAttach {
 /// Invalid disk attachment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum DiskAttachError {
-    #[error("unknown guest disk `{_0}`; {}", there_are(_0, &DiskDevice::ALL.map(<&str>::from)))]
+    #[error("unknown guest disk `{_0}`; {}", available(_0, &DiskDevice::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     Device(String),
-    #[error("unknown aio `{_0}`; {}", there_are(_0, &HostAio::ALL.map(<&str>::from)))]
+    #[error("unknown aio `{_0}`; {}", available(_0, &HostAio::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     Aio(String),
     #[error("unknown setting `{0}` of a guest disk; use aio=threads, aio=native, aio=io_uring, iothread or queues=N")]
@@ -182,7 +182,7 @@ mod tests {
         let refused = |text: &str| text.parse::<DiskAttach>().expect_err(text).to_string();
         assert_eq!(
             refused("virtio-bkl"),
-            "unknown guest disk `virtio-bkl`; did you mean `virtio-blk`? (there are \
+            "unknown guest disk `virtio-bkl`; did you mean `virtio-blk`? (available: \
             virtio-blk, virtio-scsi, vhost-user-blk, nbd, nvme, ahci, ide, assigned-nvme)"
         );
         assert!(refused("ahci:iothread").contains("does not apply to ahci"));

@@ -2,20 +2,20 @@
 
 use super::{AccessPattern, BlockSize, DiskEngine, DiskRate, JobCount, QueueDepth, text::KEYS};
 use crate::{
-    spelling::there_are,
+    spelling::available,
     units::{ByteSize, Span, UnitError},
 };
 
 /// Disk test that can't be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum DiskTestError {
-    #[error("unknown access pattern `{_0}`; {}", there_are(_0, &AccessPattern::ALL.map(<&str>::from)))]
+    #[error("unknown access pattern `{_0}`; {}", available(_0, &AccessPattern::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownAccess(String),
-    #[error("unknown disk engine `{_0}`; {}", there_are(_0, &DiskEngine::ALL.map(<&str>::from)))]
+    #[error("unknown disk engine `{_0}`; {}", available(_0, &DiskEngine::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
-    #[error("unknown setting `{_0}` of a disk test; {}, e.g. block=8KiB", there_are(_0, &KEYS))]
+    #[error("unknown setting `{_0}` of a disk test; {}, e.g. block=8KiB", available(_0, &KEYS))]
     #[diagnostic(code("bad-disk-test"))]
     Key(String),
     #[error("`{0}` is set twice")]

@@ -30,7 +30,7 @@ fn omitted_parameters_have_defaults() {
 fn an_impossible_test_is_named() {
     for (text, named) in [
         ("rondom", "did you mean `random`?"),
-        ("random:bs=4k", "unknown setting `bs` of a disk test; there are reads, block,"),
+        ("random:bs=4k", "unknown setting `bs` of a disk test; available: reads, block,"),
         ("random:blok=4KiB", "did you mean `block`?"),
         ("random:reads=101", "the share of reads (percent) cannot be `101`: must be 0 to 100"),
         ("random:reads=60%", "cannot be `60%`"),

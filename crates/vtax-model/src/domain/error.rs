@@ -1,7 +1,7 @@
 //! Reasons why a change of a configuration is refused. Nothing has been changed then.
 
 use super::{CpuDemand, VolumeName};
-use crate::{guest::Mac, spelling::there_are, topology::Name};
+use crate::{guest::Mac, spelling::available, topology::Name};
 
 /// Reason why a change of a configuration is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
@@ -99,8 +99,8 @@ pub enum DomainError {
     #[diagnostic(code("delayed-reconfiguration"))]
     OthersWait,
     #[error(
-        "Delayed reconfiguration of LDom {domain} is not permitted: only primary waits for a reboot; change {domain} as it \
-         is, and it has that when it boots again"
+        "Delayed reconfiguration of LDom {domain} is not permitted: only primary waits for a reboot; change {domain} \
+         directly: the change takes effect at its next boot"
     )]
     #[diagnostic(code("delayed-reconfiguration"))]
     OnlyPrimary { domain: Name },
@@ -123,7 +123,7 @@ pub enum DomainError {
     #[diagnostic(code("object-exists"))]
     VolumeExists { volume: VolumeName },
     #[error(
-        "the disk service {service} still exports {volume}; remove that first (rm-vdsdev {volume}@{service}), or say -f"
+        "the disk service {service} still exports {volume}; remove that first (rm-vdsdev {volume}@{service}), or use -f"
     )]
     #[diagnostic(code("object-in-use"))]
     VolumesLeft { service: Name, volume: Name },
@@ -191,7 +191,7 @@ impl DomainError {
         let known: Vec<&str> = known.map(Name::as_str).collect();
         let there = match known.as_slice() {
             [] => "none exists yet".to_owned(),
-            _ => there_are(name.as_str(), &known),
+            _ => available(name.as_str(), &known),
         };
         DomainError::Unknown { what, name: name.clone(), there }
     }

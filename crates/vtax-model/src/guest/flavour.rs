@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::{Backend, EmulatedNic};
-use crate::{method::IoMethod, spelling::there_are};
+use crate::{method::IoMethod, spelling::available};
 
 /// Kind of a guest's NIC within its method: a backend of `paravirtual`, a model of `emulated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
@@ -61,7 +61,7 @@ impl fmt::Display for Flavour {
 
 /// Unknown kind of NIC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("unknown NIC model `{_0}`; {}", there_are(_0, &Flavour::ALL.map(Flavour::name)))]
+#[error("unknown NIC model `{_0}`; {}", available(_0, &Flavour::ALL.map(Flavour::name)))]
 #[diagnostic(code("unknown-name"))]
 pub struct UnknownFlavour(String);
 

@@ -82,7 +82,7 @@ fn listed(told: &str, what: &str) -> Option<String> {
     let near = suggestion(written, names.iter().copied());
     let known = match names.as_slice() {
         [] => String::new(),
-        names => format!(" (known: {})", names.join(", ")),
+        names => format!(" (available: {})", names.join(", ")),
     };
     Some(format!("unknown {what} `{written}`{near}{known}"))
 }
@@ -109,9 +109,9 @@ mod tests {
         );
         assert_eq!(
             of_mtu("unknown variant `brigde`, expected one of `bridge`, `veth`"),
-            "`mtu`: unknown name `brigde`; did you mean `bridge`? (known: bridge, veth)"
+            "`mtu`: unknown name `brigde`; did you mean `bridge`? (available: bridge, veth)"
         );
-        assert_eq!(of_mtu("unknown field `x`, expected `y`"), "unknown key `x` (known: y)");
+        assert_eq!(of_mtu("unknown field `x`, expected `y`"), "unknown key `x` (available: y)");
         assert_eq!(of_mtu("missing field `id`"), "missing key `id`; add it");
         assert_eq!(of_mtu("key with no value, expected `=`"), "key with no value, expected `=`");
     }

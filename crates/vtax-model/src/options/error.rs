@@ -2,17 +2,17 @@
 
 use super::{BURST_MOST, Engine, FLOWS_MOST, Idle, Segments};
 use crate::{
-    spelling::there_are,
+    spelling::available,
     workload::{TestKind, Transport},
 };
 
 /// Options that a test can't have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum OptionError {
-    #[error("unknown engine `{_0}`; {}", there_are(_0, &Engine::ALL.map(<&str>::from)))]
+    #[error("unknown engine `{_0}`; {}", available(_0, &Engine::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownEngine(String),
-    #[error("unknown idle `{_0}`; {}", there_are(_0, &Idle::ALL.map(<&str>::from)))]
+    #[error("unknown idle `{_0}`; {}", available(_0, &Idle::ALL.map(<&str>::from)))]
     #[diagnostic(code("unknown-name"))]
     UnknownIdle(String),
     #[error("`{0}` is not a number")]
@@ -52,10 +52,10 @@ pub enum OptionError {
     #[error("`{option}` applies to {of}, not to {transport} {test}; omit it")]
     #[diagnostic(code("option-not-for-this"))]
     NotForTest { option: &'static str, of: &'static str, transport: Transport, test: TestKind },
-    #[error("`outage` is an option {why}")]
+    #[error("`outage` requires {why}")]
     #[diagnostic(code("option-not-for-this"))]
     Outage { why: &'static str },
-    #[error("`{first}` and `{second}` exclude each other: {why}")]
+    #[error("`{first}` and `{second}` are mutually exclusive: {why}")]
     #[diagnostic(code("options-clash"))]
     Clash { first: &'static str, second: &'static str, why: &'static str },
 }

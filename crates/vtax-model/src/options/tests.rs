@@ -59,7 +59,7 @@ fn silences_are_found_by_an_open_loop_of_one_flow() {
 #[test]
 fn options_that_exclude_each_other_are_named() {
     let options = TestOptions { burst: Burst(4), gap: Some(Span::from_millis(1)), ..TestOptions::default() };
-    assert!(refused(options, Transport::Tcp, RR, 1).starts_with("`burst` and `gap` exclude each other"));
+    assert!(refused(options, Transport::Tcp, RR, 1).starts_with("`burst` and `gap` are mutually exclusive"));
 }
 
 #[test]

@@ -58,13 +58,13 @@ pub enum Unreachable {
     #[diagnostic(code("nothing-compared"))]
     NothingCompared(Goal),
     #[error(
-        "--show {asked}: too noisy by the run {run}: {MOST_ROUNDS} rounds, the maximum of a run, detect {}; use a larger difference, or longer samples (--duration)",
+        "--show {asked}: too noisy, according to the run {run}: {MOST_ROUNDS} rounds, the maximum of a run, detect {}; use a larger difference, or longer samples (--duration)",
         told(*.shown)
     )]
     #[diagnostic(code("too-noisy"))]
     TooNoisy { asked: Difference, run: String, shown: Option<f64> },
     #[error(
-        "--budget {asked}: too short for one round by the run {run}; {least} rounds, the minimum to detect a difference, take about {needed}"
+        "--budget {asked}: too short for one round, according to the run {run}; {least} rounds, the minimum to detect a difference, take about {needed}"
     )]
     #[diagnostic(code("budget-too-short"))]
     TooShort { asked: Span, run: String, least: u32, needed: Span },

@@ -286,7 +286,7 @@ fn known_rows(text: &str) -> String {
         return format!("did you mean `{name}`? (`vtax methods` lists the I/O methods)");
     }
     format!(
-        "it is an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
+        "use an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
          zones ({}), an engine ({}), a way to a disk ({}, {}), or a way to migrate ({MIGRATE}plain, {MIGRATE}tls)",
         methods.join(", "),
         devices.join(", "),

@@ -224,7 +224,7 @@ impl Reader<'_> {
     fn mac(&self, written: Option<&Spanned<Mac>>, count: usize) -> Result<Option<Mac>, FileError> {
         match written {
             Some(mac) if count > 1 => {
-                let message = "several domains cannot have one address; remove `mac`, so that each gets its own";
+                let message = "several domains cannot share an address; remove `mac`, so that each gets its own";
                 Err(self.source.coded("options-clash", &mac.span(), message))
             }
             mac => Ok(mac.map(|mac| *mac.get_ref())),

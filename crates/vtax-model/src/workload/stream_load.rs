@@ -7,7 +7,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use super::{Direction, TestKind, TestSpec, Transport, Warmup, Workload};
 use crate::{
     options::TestOptions,
-    spelling::there_are,
+    spelling::available,
     units::{BitRate, ByteSize, Mtu, Span, UnitError},
 };
 
@@ -27,16 +27,16 @@ pub struct StreamLoad {
 /// Invalid description of a load.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum StreamLoadError {
-    #[error("unknown load `{_0}`; {}", there_are(_0, &known_loads()))]
+    #[error("unknown load `{_0}`; {}", available(_0, &known_loads()))]
     #[diagnostic(code("unknown-name"))]
     Stream(String),
-    #[error("unknown parameter `{_0}` of a load; {}", there_are(_0, &PARAMETERS))]
+    #[error("unknown parameter `{_0}` of a load; {}", available(_0, &PARAMETERS))]
     #[diagnostic(code("unknown-name"))]
     Parameter(String),
     #[error("the load has `{_0}` twice; give it once")]
     #[diagnostic(code("named-twice"))]
     Twice(&'static str),
-    #[error("unknown direction `{_0}`; {}", there_are(_0, &DIRECTIONS.map(|(name, _)| name)))]
+    #[error("unknown direction `{_0}`; {}", available(_0, &DIRECTIONS.map(|(name, _)| name)))]
     #[diagnostic(code("unknown-name"))]
     Direction(String),
     #[error("`streams={_0}`: a load has 1 to {most} streams", most = StreamLoad::STREAMS_MOST)]
@@ -180,18 +180,18 @@ mod tests {
     fn an_invalid_load_is_explained_with_a_remedy() {
         let told = |text: &str| text.parse::<StreamLoad>().expect_err(text).to_string();
         let cases = [
-            ("tcp-rr", "unknown load `tcp-rr`; there are tcp-stream, udp-stream, unix-stream, vsock-stream"),
+            ("tcp-rr", "unknown load `tcp-rr`; available: tcp-stream, udp-stream, unix-stream, vsock-stream"),
             (
                 "tcp-streams",
-                "unknown load `tcp-streams`; did you mean `tcp-stream`? (there are tcp-stream, udp-stream, \
+                "unknown load `tcp-streams`; did you mean `tcp-stream`? (available: tcp-stream, udp-stream, \
                  unix-stream, vsock-stream)",
             ),
-            ("tcp-stream,flows=2", "unknown parameter `flows` of a load; there are streams, direction, bitrate"),
+            ("tcp-stream,flows=2", "unknown parameter `flows` of a load; available: streams, direction, bitrate"),
             ("tcp-stream,streams=0", "`streams=0`: a load has 1 to 64 streams"),
             ("tcp-stream,streams", "`streams=`: a load has 1 to 64 streams"),
-            ("tcp-stream,direction=up", "unknown direction `up`; there are forward, reverse, both"),
+            ("tcp-stream,direction=up", "unknown direction `up`; available: forward, reverse, both"),
             ("tcp-stream,streams=2,streams=3", "the load has `streams` twice; give it once"),
-            ("tcp-stream,", "unknown parameter `` of a load; there are streams, direction, bitrate"),
+            ("tcp-stream,", "unknown parameter `` of a load; available: streams, direction, bitrate"),
         ];
         for (text, error) in cases {
             assert_eq!(told(text), error);

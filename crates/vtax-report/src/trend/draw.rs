@@ -228,7 +228,7 @@ fn reading() -> Section {
                 the last level; the line spans the lowest to the highest result. Level shift: significant at 5 % for \
                 all cells together (rank sums of segments, by permutations). Its position is accurate to about one \
                 result. The interval takes the position as known, so it is slightly too far from zero where a shift is \
-                just large enough to be shown. A shift must last about five results before it can be told from \
+                just large enough to be shown. A shift must last about five results before it can be distinguished from \
                 chance.";
     Section::of("Legend", vec![SectionPart::Paragraph(text.into())])
 }

@@ -27,7 +27,7 @@ impl ServerPrograms {
     pub(super) fn find(agent: Option<&Path>) -> miette::Result<ServerPrograms> {
         let vtax = env::current_exe().coded("file", || "finding this program")?;
         let files: Vec<&Path> = [&*vtax].into_iter().chain(agent).collect();
-        let version = |file: &&Path| version(file).coded("file", || format!("looking at {}", file.display()));
+        let version = |file: &&Path| version(file).coded("file", || format!("accessing {}", file.display()));
         let versions = files.iter().map(version).collect::<miette::Result<Vec<_>>>()?.join(" ");
         let path = |path: &Path| text(path.as_os_str().to_owned());
         Ok(ServerPrograms { versions, vtax: path(&vtax)?, agent: agent.map(path).transpose()? })

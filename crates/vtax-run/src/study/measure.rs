@@ -11,7 +11,7 @@ use vtax_model::{
     endpoint::{Control, End, Endpoint, Ends, OtherPath},
     options::{Engine, OptionError, Segments, TestOptions},
     run::{Difference, Goal, RunHeader},
-    spelling::there_are,
+    spelling::available,
     study::{MatrixPoint, NetMatrix, Row, SamplingPlan, Study, StudyNetwork, StudySubject, SweepPoint, TuningStep},
     units::{ByteSize, Mtu, Span},
     workload::{SpecError, StreamLoad, TestKind, TestSizes, Transport, Warmup, Workload, WorkloadError},
@@ -80,7 +80,7 @@ pub struct Test {
 
 /// Unknown test name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown test `{_0}`; {}", there_are(_0, &known_tests()))]
+#[error("unknown test `{_0}`; {}", available(_0, &known_tests()))]
 pub struct UnknownTest(String);
 
 /// Returns `tcp-rr`, `udp-stream` and all others. Only a study sends files.

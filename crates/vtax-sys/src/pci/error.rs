@@ -49,10 +49,10 @@ pub enum PciError {
     #[error("driver {driver} refuses {device}: {errno}; {remedy}")]
     #[diagnostic(code("driver-refuses"))]
     Refused { device: PciAddress, driver: String, errno: io::Error, remedy: &'static str },
-    #[error("driver {driver} did not take {device} within {waited:?}: {}; check dmesg", has(.found))]
+    #[error("driver {driver} did not bind to {device} within {waited:?}: {}; check dmesg", has(.found))]
     #[diagnostic(code("device-not-taken"))]
     NotTaken { device: PciAddress, driver: String, waited: Duration, found: Option<String> },
-    #[error("no driver took {device} within {waited:?}: load the vendor's driver (modprobe), or check dmesg")]
+    #[error("no driver bound to {device} within {waited:?}: load the vendor's driver (modprobe), or check dmesg")]
     #[diagnostic(code("device-not-taken"))]
     NobodyTook { device: PciAddress, waited: Duration },
     #[error(
@@ -70,7 +70,7 @@ pub enum PciError {
     )]
     #[diagnostic(code("no-network-link"))]
     NoNetdev { device: PciAddress, driver: Option<String>, waited: Duration },
-    #[error("{file} of {device} did not take {wrote:?}: it reads back as {read:?}")]
+    #[error("{file} of {device} did not accept {wrote:?}: it reads back as {read:?}")]
     #[diagnostic(code("setting-not-taken"))]
     NotKept { device: PciAddress, file: &'static str, wrote: String, read: String },
 }

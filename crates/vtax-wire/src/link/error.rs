@@ -45,7 +45,7 @@ pub enum AgentError {
     #[diagnostic(forward(fault))]
     Refused { name: String, what: &'static str, fault: Fault },
     #[error(
-        "the agent of {name} answered `{what}` with another kind of reply; this is a bug in vtax, please report it"
+        "the agent of {name} answered `{what}` with an unexpected kind of reply; this is a bug in vtax, please report it"
     )]
     #[diagnostic(code("defect"))]
     OddReply { name: String, what: &'static str },
@@ -110,5 +110,5 @@ fn time(deadline: Duration) -> String {
 }
 
 fn quoted(stderr: &ForeignText) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it said: {stderr}") }
+    if stderr.is_empty() { String::new() } else { format!("; it printed: {stderr}") }
 }

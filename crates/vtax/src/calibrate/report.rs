@@ -61,7 +61,11 @@ fn truths(truths: &[TruthRecord]) -> String {
             number(truth.measured),
             interval.unwrap_or_default(),
             truth.unit,
-            if least == most { "exactly that".to_owned() } else { format!("{} to {}", number(least), number(most)) }
+            if least == most {
+                format!("exactly {}", number(least))
+            } else {
+                format!("{} to {}", number(least), number(most))
+            }
         );
         for line in [Some(truth.detail.clone()), truth.why_not_judged()].into_iter().flatten() {
             let _ = writeln!(text, "{margin}{line}");

@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn an_invalid_number_is_explained_in_words() {
         let told = refused("vtax run demo --samples many");
-        assert!(told.contains("write a whole number") && !told.contains("invalid digit"), "{told}");
+        assert!(told.contains("use a whole number") && !told.contains("invalid digit"), "{told}");
         assert!(refused("vtax run demo --samples 99999999999").contains("too large"));
-        assert!(refused("vtax measure --streams 1,x").contains("write a whole number"));
+        assert!(refused("vtax measure --streams 1,x").contains("use a whole number"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use mesh::MeshArgs;
 pub(crate) enum FleetVerb {
     /// Measure each host with many others in rounds, and name slow hosts, uplinks and paths
     Mesh(Box<MeshArgs>),
-    /// List the stored meshes, the latest first
+    /// List stored meshes, newest first
     List {
         /// Print the list as JSON
         #[arg(long)]
@@ -32,7 +32,7 @@ pub(crate) enum FleetVerb {
         /// Earlier mesh, e.g. mesh-20260102
         #[arg(value_name = "BEFORE")]
         before: String,
-        /// Earlier mesh, e.g. mesh-20260102
+        /// Later mesh, e.g. mesh-20260109
         #[arg(value_name = "AFTER", default_value = "last")]
         after: String,
         /// Print the comparison as JSON (vtax.mesh-comparison/v1)

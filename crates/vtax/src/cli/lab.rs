@@ -142,7 +142,7 @@ pub(super) fn find<'lab>(lab: &'lab Lab, domain: &Name) -> miette::Result<&'lab 
     let Some(found) = found else {
         let mut names: Vec<&str> = lab.endpoints().iter().map(|endpoint| endpoint.name.as_str()).collect();
         names.dedup();
-        bail!(code = "no-such-domain", "no host, zone or guest `{domain}` in the lab; there are {}", names.join(", "));
+        bail!(code = "no-such-domain", "no host, zone or guest `{domain}` in the lab; available: {}", names.join(", "));
     };
     Ok(found)
 }

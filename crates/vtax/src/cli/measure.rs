@@ -128,7 +128,7 @@ struct What {
     /// run and compared
     #[arg(long, value_name = "ENGINE,…", default_value = "blocking")]
     engine: Engines,
-    /// CPU idle states of both machines: poll blocks them while a sample is measured, system leaves them as they are
+    /// CPU idle states of both machines: `poll` disables them while a sample is measured, `system` leaves them unchanged
     #[arg(long, value_name = "poll|system", default_value = "system")]
     idle: Idle,
 }
@@ -454,7 +454,7 @@ fn check_pairs(from: usize, to: usize) -> Result<(), Stop> {
         true => Ok(()),
         false => Err(Stop::input(miette!(
             code = "ends-not-paired",
-            "{from} --from and {to} --to do not pair off: give the same number of each, or a single one for all"
+            "{from} --from and {to} --to cannot be paired: give the same number of each, or a single one for all"
         ))),
     }
 }

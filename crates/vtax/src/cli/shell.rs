@@ -43,7 +43,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Exit, Stop> {
             let mut page = Vec::new();
             clap_mangen::Man::new(arguments::whole())
                 .render(&mut page)
-                .coded("defect", || "making the page")
+                .coded("defect", || "generating the page")
                 .or_infrastructure()?;
             print(&String::from_utf8_lossy(&page))?;
         }

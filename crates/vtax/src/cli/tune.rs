@@ -45,8 +45,8 @@ impl TuneVerb {
             TuneVerb::Apply(_) => Ok(Stay::Kept),
             TuneVerb::Prove(_) => Err(Stop::input(miette::miette!(
                 code = "option-not-for-this",
-                "an emulated machine does not show the gain of a setting, and its store ends with it; prove settings on a \
-                 machine that counts, or run a study with [[step]] tables there, which shows that they work"
+                "an emulated server cannot show the gain of a setting, and its results are lost with it; prove settings on \
+                 real hardware, or run a study with [[step]] tables there, which shows that they work"
             ))),
             TuneVerb::Revert(_) | TuneVerb::Status(_) => Ok(Stay::Found),
         }

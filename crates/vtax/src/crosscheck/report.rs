@@ -51,7 +51,7 @@ fn heading(crosscheck: &Crosscheck) -> String {
 
 fn held(crosscheck: &Crosscheck) -> String {
     let idle = match (&crosscheck.idle_not_held, crosscheck.held.idle) {
-        (Some(why), _) => format!("CPU IDLE STATES NOT OFF: {why}"),
+        (Some(why), _) => format!("CPU IDLE STATES ON: {why}"),
         (None, Idle::Poll) => "CPU idle states off during the whole comparison".to_owned(),
         (None, Idle::System) => "CPU idle states as set on the host".to_owned(),
     };

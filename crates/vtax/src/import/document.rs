@@ -146,7 +146,7 @@ fn broken(error: &serde_json::Error, line: usize) -> String {
     let why = error.to_string();
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
     match error.is_eof() {
-        true => format!("its JSON is cut off ({why})"),
+        true => format!("its JSON is truncated ({why})"),
         false => format!("its JSON cannot be read: {why} in line {}", line + error.line().saturating_sub(1)),
     }
 }

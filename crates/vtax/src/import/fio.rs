@@ -57,9 +57,9 @@ fn only_job(result: &Json) -> Result<&Json, String> {
             jobs.len()
         )),
         None if result.get("client_stats").is_some() => {
-            Err("it is of fio's client and server mode, but only the output of a single fio can be imported".to_owned())
+            Err("it is from fio's client/server mode, but only the output of a single fio can be imported".to_owned())
         }
-        None => Err("it has no jobs: it is cut off".to_owned()),
+        None => Err("it has no jobs: it is truncated".to_owned()),
     }
 }
 

@@ -109,7 +109,7 @@ fn numbers(text: &str) -> Vec<Vec<f64>> {
 
 fn table(text: &str, kind: Kind) -> Measured {
     let lines = numbers(text);
-    let short = "its table is cut off, or has custom columns (netperf's options -o and -O): use -k, or \
+    let short = "its table is truncated, or has custom columns (netperf's options -o and -O): use -k, or \
                  none of them";
     let line = |nth: usize| lines.get(nth).map(Vec::as_slice).unwrap_or_default();
     let of_other_unit = ["10^3bits", "10^9bits", "bytes/sec", "bytes/s", "bits/s"];

@@ -50,7 +50,7 @@ fn not_for_tables(wanted: &ImportAs) -> Result<(), ImportError> {
         [("--method", wanted.row.is_some()), ("--mtu", wanted.mtu.is_some()), ("--size", wanted.size.is_some())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => {
-            Err(ImportError::Option { option, why: "a table of published figures contains this itself" })
+            Err(ImportError::Option { option, why: "a table of published figures contains this value" })
         }
         None => Ok(()),
     }

@@ -28,9 +28,9 @@ pub(super) fn read(text: &str, size: Option<ByteSize>) -> Result<ForeignTest, St
     if text.contains("Message Rate is") || text.contains("messages sent in") {
         return Err("it sent without waiting for answers (throughput), but only ping-pong can be imported".to_owned());
     }
-    let valid = text.split_once("[Valid Duration]").ok_or("it has no line [Valid Duration]: it is cut off")?.1;
+    let valid = text.split_once("[Valid Duration]").ok_or("it has no line [Valid Duration]: it is truncated")?.1;
     if text.contains("statistics for Server No: 1") {
-        return Err("it talked to several servers, but only ping-pong with one can be imported".to_owned());
+        return Err("it used several servers, but only ping-pong with one can be imported".to_owned());
     }
     let (seconds, transactions) = (number_after(valid, "RunTime=")?, number_after(valid, "ReceivedMessages=")?);
     let half = || number_after(text, "avg-latency=").or_else(|_| number_after(text, "avg-lat="));

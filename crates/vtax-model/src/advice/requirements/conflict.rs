@@ -35,7 +35,7 @@ fn impossible(options: &RequirementOptions) -> Option<RequirementsError> {
     }
     let is_zero = |(_, span): &(Requirement, Span)| span.0.is_zero();
     if let Some((key, span)) = times(options).into_iter().find(is_zero) {
-        return wrong(key, span.to_string(), "no method takes no time; use e.g. 150us");
+        return wrong(key, span.to_string(), "a time must be above 0; use e.g. 150us");
     }
     match options.host_cpu_at_most {
         Some(cores) if !(cores.is_finite() && cores > 0.0) => {

@@ -38,7 +38,7 @@ impl Configured for Constraints {
             },
             |it| it.autostart.then(|| "yes".to_owned()),
         )
-        .means("It is bound and started when the host has booted. Default: no")
+        .means("Bind and start the domain when the host boots. Default: no")
         .shown("autostart", |domain, _| written(Some(if domain.autostart { "yes" } else { "no" })))
         .now(|domain, wanted| domain.autostart = wanted.autostart),
     ];

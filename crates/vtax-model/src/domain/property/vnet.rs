@@ -10,7 +10,7 @@ impl Configured for VirtualNic {
     const EFFECT: PropertyEffect<VirtualNic> = PropertyEffect::AtBoot;
     const PROPERTIES: &'static [Property<VirtualNic>] = &[
         VnetProperty::new("vswitch", "SWITCH", |to, text| set(&mut to.switch, text), |it| written(Some(&it.switch)))
-            .means("Switch that it is a port of")
+            .means("Switch to which it is connected")
             .only(&[PropertyVerb::Set])
             .xml("service_name")
             .required()
@@ -61,7 +61,7 @@ impl Configured for VirtualNic {
             |to, text| set(&mut to.linkprop, text),
             |it| (it.linkprop == LinkProp::PhysState).then(|| "phys-state".to_owned()),
         )
-        .means("It follows the carrier of the switch's `net-dev`")
+        .means("Follow the carrier of the switch's `net-dev`")
         .removable()
         .requires("`net-dev` of the switch")
         .detail(),

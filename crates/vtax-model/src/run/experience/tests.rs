@@ -76,7 +76,7 @@ fn the_two_ways_to_ask_agree() {
 fn rounds_are_as_many_as_fit_into_the_time() {
     let (plan, known) = (header(THREE_ROWS), known(20));
     assert_eq!(known.rounds_for(&plan, budget("2m")), Ok(29), "3 s before them, 4 s each");
-    insta::assert_snapshot!(known.rounds_for(&plan, budget("5s")).expect_err("too short"), @"--budget 5s: too short for one round by the run test-1; 7 rounds, the minimum to detect a difference, take about 31s");
+    insta::assert_snapshot!(known.rounds_for(&plan, budget("5s")).expect_err("too short"), @"--budget 5s: too short for one round, according to the run test-1; 7 rounds, the minimum to detect a difference, take about 31s");
 }
 
 /// A run that was resumed the next day.

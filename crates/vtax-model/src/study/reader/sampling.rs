@@ -101,7 +101,7 @@ impl Reader<'_> {
         match (*written.get_ref(), &self.file.path) {
             (Instrument::Path, None) => {
                 let message = "`answer` is \"path\", but nothing is measured under controlled conditions; add a [path] table, or \
-                               write \"system\"";
+                               set it to \"system\"";
                 Err(self.source.coded("path-not-measured", &written.span(), message))
             }
             (instrument, _) => Ok(Some(instrument)),

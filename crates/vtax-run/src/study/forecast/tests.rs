@@ -142,7 +142,7 @@ fn a_pilot_chooses_the_rounds_where_nothing_is_known() {
 fn a_pilot_that_finds_no_number_of_rounds_ends_the_run_with_a_message() {
     let mut run = read(measured(RunHeader { unsettled: asked("0.001%").unsettled, ..plan(PILOT) }));
     let Piloted { line, shortfall } = settle_by_pilot(&mut run);
-    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy by the run three-1: 2000 rounds, the maximum of a run, detect 0.13 %; use a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
+    insta::assert_snapshot!(shortfall.expect("told"), @"--show 0.001%: too noisy, according to the run three-1: 2000 rounds, the maximum of a run, detect 0.13 %; use a larger difference, or longer samples (--duration); the run ended after its first 6 rounds");
     assert!(line.is_none() && run.header.rounds() == PILOT);
 }
 

@@ -110,6 +110,6 @@ pub(super) fn idle_words<'a>(mut figures: impl Iterator<Item = &'a Figures>) -> 
     };
     match figures.find_map(why) {
         None => "CPU idle states off".to_owned(),
-        Some(why) => format!("CPU idle states NOT off ({why})"),
+        Some(why) => format!("CPU idle states on ({why})"),
     }
 }

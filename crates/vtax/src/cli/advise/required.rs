@@ -90,7 +90,7 @@ const AVAILABILITIES: [Choice<RequiredAvailability>; 2] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write a number of cores, e.g. 2.5")]
+#[error("use a number of cores, e.g. 2.5")]
 struct NotCores;
 
 fn cores(text: &str) -> Result<f64, NotCores> {

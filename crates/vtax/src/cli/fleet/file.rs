@@ -173,7 +173,7 @@ fn parsed(text: &str, path: &Path) -> Result<(MeshHeader, Vec<MeshSample>), Stop
         let sample: MeshSample = serde_json::from_str(line).map_err(|error| damaged(number, &error))?;
         let named = [sample.pair.from, sample.pair.to].into_iter().chain(sample.lost.iter().copied());
         if { named }.any(|end| end.0 >= ends) {
-            return Err(damaged(number, &"a sample of an end that the first line doesn't list"));
+            return Err(damaged(number, &"a sample of an endpoint that the first line does not list"));
         }
         samples.push(sample);
     }

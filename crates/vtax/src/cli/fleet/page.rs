@@ -79,7 +79,7 @@ impl Grid {
             aspect: 1.0,
             lines,
             title: "All pairs",
-            caption: "Rows send or initiate, columns receive or respond, in the same order. A host that is slow has a slow row \
+            caption: "Rows send or initiate, columns receive or respond, in the same order. A slow host has a slow row \
                       or column.",
         }
     }
@@ -107,8 +107,8 @@ impl Grid {
             aspect: matrix.ends.len() as f64 / (2 * most).max(1) as f64,
             lines: vec![most],
             title: "All tests",
-            caption: "A row for each host: left the tests in which it sends or initiates, right those in which it receives or \
-                      responds, without the effects of its partners. A host that is slow has a slow half of a row.",
+            caption: "A row for each host: on the left its tests as sender or initiator, on the right those as receiver or \
+                      responder, without the effects of its partners. A slow host has a slow half of a row.",
         }
     }
 }

@@ -38,7 +38,7 @@ fn labs_table(labs: &[&HoldingSummary]) -> String {
         LabColumn::right("GUESTS", |lab| lab.guests().len().to_string()),
         LabColumn::left("ADDRESSES", |lab| or_dash(lab.addresses())),
         LabColumn::wrapped("SINCE", |lab| since(lab)),
-        LabColumn::wrapped("MADE BY", |lab| maker(lab)),
+        LabColumn::wrapped("CREATED BY", |lab| maker(lab)),
     ];
     list_of(columns, labs.iter().copied())
 }
@@ -100,7 +100,7 @@ fn ties_table(labs: &[&HoldingSummary]) -> String {
         GuestColumn::left("GUEST", |(_, guest)| guest.name.to_string()),
         GuestColumn::left("LAB", |(lab, _)| lab.name.to_string()),
         GuestColumn::wrapped("DEPENDS ON", |(_, guest)| depends_on(&guest.ties)),
-        GuestColumn::wrapped("COULD MIGRATE LIVE", |(_, guest)| guest.ties.migration.to_string()),
+        GuestColumn::wrapped("LIVE MIGRATION", |(_, guest)| guest.ties.migration.to_string()),
     ];
     list_of(columns, guests(labs))
 }
@@ -118,7 +118,7 @@ fn functions_table(records: &[&HoldingSummary]) -> String {
         FunctionsColumn::left("STATE", |(_, record)| state(&record.state).to_owned()),
         FunctionsColumn::left("RECORD", |(_, record)| record.name.to_string()),
         FunctionsColumn::wrapped("SINCE", |(_, record)| since(record)),
-        FunctionsColumn::wrapped("MADE BY", |(_, record)| maker(record)),
+        FunctionsColumn::wrapped("CREATED BY", |(_, record)| maker(record)),
     ];
     list_of(columns, records.iter().filter_map(|record| Some((record.functions()?, *record))))
 }
@@ -130,7 +130,7 @@ fn files_table(records: &[&HoldingSummary]) -> String {
         FilesColumn::left("STATE", |(_, record)| state(&record.state).to_owned()),
         FilesColumn::left("RECORD", |(_, record)| record.name.to_string()),
         FilesColumn::wrapped("SINCE", |(_, record)| since(record)),
-        FilesColumn::wrapped("MADE BY", |(_, record)| maker(record)),
+        FilesColumn::wrapped("CREATED BY", |(_, record)| maker(record)),
     ];
     list_of(columns, records.iter().filter_map(|record| Some((record.files()?, *record))))
 }
@@ -147,7 +147,7 @@ pub(in crate::cli) fn servers<'a>(servers: impl Iterator<Item = (&'a ServerSpec,
         ServerColumn::right("OVERHEAD", |(_, _, guest)| beside(guest)),
         ServerColumn::left("ACCEL", |(_, _, guest)| guest.accel.to_string()),
         ServerColumn::wrapped("SINCE", |(_, lab, _)| since(lab)),
-        ServerColumn::wrapped("MADE BY", |(_, lab, _)| maker(lab)),
+        ServerColumn::wrapped("CREATED BY", |(_, lab, _)| maker(lab)),
     ];
     list_of(columns, servers.filter_map(|(spec, lab)| Some((spec, lab, lab.guests().first()?))))
 }

@@ -87,7 +87,7 @@ pub(super) fn up(args: &UpArgs, places: &Locations) -> Result<Exit, Stop> {
 /// Returns a table of what each guest depends on, and whether it could be migrated.
 fn told_ties(ties: &[GuestTies]) -> String {
     let row = |of: &GuestTies| [of.guest.to_string(), show::depends_on(&of.ties), of.ties.migration.to_string()];
-    let columns = [Column::left("GUEST"), Column::wrapped("DEPENDS ON"), Column::wrapped("COULD MIGRATE LIVE")];
+    let columns = [Column::left("GUEST"), Column::wrapped("DEPENDS ON"), Column::wrapped("LIVE MIGRATION")];
     lists::list(columns, ties.iter().map(row))
 }
 

@@ -7,7 +7,7 @@ use vtax_model::{
         ConsoleService, Constraints, NewSwitch, NewVnet, PRIMARY, PortRange, Switch, Variable, VirtualConsole,
         VirtualNic,
     },
-    spelling::there_are,
+    spelling::available,
     topology::Name,
 };
 
@@ -78,7 +78,7 @@ fn variable_of(written: &str) -> Result<Variable, Stop> {
     use strum::VariantArray;
     let known: Vec<&str> = Variable::VARIANTS.iter().map(Into::into).collect();
     written.parse().map_err(|_| {
-        let there = there_are(written, &known);
+        let there = available(written, &known);
         let why = verbs::variable(written).map(|why| format!(": {why}")).unwrap_or_default();
         Stop::input(miette!(code = "no-such-object", "there is no variable `{written}`{why}; {there}"))
     })

@@ -106,5 +106,5 @@ impl LdmTarget<'_> {
 }
 
 fn odd() -> Stop {
-    Stop::infrastructure(miette!(code = "garbled-stream", "the host answered another order than was given"))
+    Stop::infrastructure(miette!(code = "garbled-stream", "the host answered a different request"))
 }

@@ -315,7 +315,7 @@ pub(crate) enum ConfigureVerb {
         dry_run: DryRun,
         /// Device: its name in list-io, PCI address, link or MAC address
         device: String,
-        /// The domain
+        /// Domain
         domain: Name,
     },
     /// Remove a PCI device from a domain, or from primary to make it available to other domains
@@ -324,7 +324,7 @@ pub(crate) enum ConfigureVerb {
         dry_run: DryRun,
         /// Device, as for add-io
         device: String,
-        /// The domain
+        /// Domain
         domain: Name,
     },
     /// Configure a virtual function, or whether a root complex's devices can be assigned
@@ -344,13 +344,13 @@ pub(crate) enum ConfigureVerb {
     /// discards them.
     #[command(visible_alias = "start-reconfig")]
     StartReconf {
-        /// primary
+        /// Domain: primary
         domain: Name,
     },
     /// Discard the changes of the delayed reconfiguration
     #[command(visible_aliases = ["cancel-reconfig", "remove-reconf", "rm-reconf"])]
     CancelReconf {
-        /// primary
+        /// Domain: primary
         domain: Name,
     },
     /// Cancel a domain's operation: its delayed reconfiguration
@@ -358,7 +358,7 @@ pub(crate) enum ConfigureVerb {
     CancelOperation {
         /// Operation
         operation: CancelledOperation,
-        /// primary
+        /// Domain: primary
         domain: Name,
     },
     /// Apply pending changes that need no reboot of the host, and list those that do

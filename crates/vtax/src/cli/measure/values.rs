@@ -75,7 +75,7 @@ impl FromStr for AddressOnLink {
     fn from_str(text: &str) -> Result<AddressOnLink, String> {
         let (address, link) = text.split_once('%').map_or((text, None), |(address, link)| (address, Some(link)));
         let address = address.parse::<IpAddr>();
-        let address = address.map_err(|error| format!("{error}; write e.g. 192.0.2.1 or fe80::1%eth0"))?;
+        let address = address.map_err(|error| format!("{error}; use e.g. 192.0.2.1 or fe80::1%eth0"))?;
         let link = link.map(str::parse::<DeviceName>).transpose().map_err(|error| error.to_string())?;
         match address {
             IpAddr::V6(own) if own.is_unicast_link_local() => {}

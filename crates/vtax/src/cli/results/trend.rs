@@ -164,7 +164,7 @@ fn refused(none: NoTrend, args: &TrendArgs) -> Stop {
     Stop::input(match none {
         NoTrend::NoCell(names) => miette!(
             code = "no-such-cell",
-            "--cell: no cell of {study} has all of these words in its name: \"{}\"; there are {}",
+            "--cell: no cell of {study} has all of these words in its name: \"{}\"; available: {}",
             args.cell.as_deref().unwrap_or_default(),
             list(&names)
         ),

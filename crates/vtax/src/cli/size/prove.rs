@@ -160,7 +160,7 @@ fn whole_cores(machine: &Machine, wanted: u32) -> Result<WholeCores, Stop> {
 
 fn notes(chosen: &WholeCores, cores: u32) -> Vec<String> {
     let shared = (chosen.outside.len() == 1)
-        .then(|| format!("CPU {} alone is left for the guests' virtual CPUs and the load", chosen.outside));
+        .then(|| format!("only CPU {} is left for the guests' virtual CPUs and the load", chosen.outside));
     let least = (cores == 1).then(|| "one core is the smallest size, so no smaller one was run".to_owned());
     shared.into_iter().chain(least).collect()
 }

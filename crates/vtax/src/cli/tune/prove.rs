@@ -343,7 +343,7 @@ impl ProveArgs {
             Some((option, ends)) => Err(Stop::input(miette::miette!(
                 code = "option-count",
                 "--{option} is given {ends} times, but settings are proved on one path at a time; specify it once, and name \
-                 the others by --guard: their round trips must not become worse"
+                 the others with --guard: their round trips must not become worse"
             ))),
         }
     }

@@ -100,7 +100,7 @@ impl<'a> FioOptions<'a> {
         match self.get("unified_rw_reporting") {
             None | Some("none" | "0" | "both" | "2") => Ok(()),
             Some(other) => Err(format!(
-                "it ran with `unified_rw_reporting={other}`, which adds reads and writes up: run fio without that option"
+                "it ran with `unified_rw_reporting={other}`, which adds up reads and writes: run fio without that option"
             )),
         }
     }

@@ -182,7 +182,7 @@ fn fio_options_that_change_the_test_are_refused_or_in_the_cell() {
     insta::assert_snapshot!(of("fio-two-jobs-grouped"), @"fio: its job makes no reads, but it has 3000: different jobs were combined (group_reporting): run each separately");
     insta::assert_snapshot!(of("fio-bssplit"), @"fio: it ran with `bssplit=4k/50:64k/50`, which vtax does not support: only runs without that option can be imported");
     insta::assert_snapshot!(of("fio-rate"), @"fio: it ran with `rate_iops=500`, which vtax does not support: only runs without that option can be imported");
-    insta::assert_snapshot!(of("fio-unified"), @"fio: it ran with `unified_rw_reporting=1`, which adds reads and writes up: run fio without that option");
+    insta::assert_snapshot!(of("fio-unified"), @"fio: it ran with `unified_rw_reporting=1`, which adds up reads and writes: run fio without that option");
     let usual = fixture("fio-rate").replace(", \"rate_iops\": \"500\"", "");
     let with = |options: &str| usual.replace("\"bs\": \"4k\"", &format!("\"bs\": \"4k\", {options}"));
     assert!(found(&usual).remove(0).is_ok());

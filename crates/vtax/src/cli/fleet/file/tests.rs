@@ -45,7 +45,7 @@ fn a_line_that_was_cut_is_omitted_and_any_other_damage_is_refused() {
     let refused = |text: &str| parsed(text, path).expect_err("damaged").to_string();
     assert!(refused(&(whole.clone() + "{}\n")).starts_with("mesh.jsonl:3: missing field"));
     let stranger = refused(&(whole + &line(&sample(0, 0, 9))));
-    assert_eq!(stranger, "mesh.jsonl:3: a sample of an end that the first line doesn't list");
+    assert_eq!(stranger, "mesh.jsonl:3: a sample of an endpoint that the first line does not list");
     assert!(refused("").contains("not a file of `vtax fleet mesh`"));
     let other = MeshHeader { schema: "other".into(), ..header() };
     assert!(refused(&line(&other)).contains("its schema is not vtax.mesh-samples/v1"));

@@ -17,7 +17,7 @@ pub(crate) struct CpuArgs {
     pub(in crate::cli::ldm) cores: bool,
     /// Number of CPUs or cores
     pub(in crate::cli::ldm) count: u32,
-    /// The domain
+    /// Domain
     pub(in crate::cli::ldm) domain: Name,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct CoreArgs {
     /// Number of cores, or core IDs as in list-devices, e.g. 2 or cid=4,5
     #[arg(value_name = "COUNT|cid=CORE,…", value_parser = cores)]
     pub(in crate::cli::ldm) cores: CpuDemand,
-    /// The domain
+    /// Domain
     pub(in crate::cli::ldm) domain: Name,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct MemoryArgs {
     /// Size, e.g. 8G or 512M
     #[arg(value_parser = memory)]
     pub(in crate::cli::ldm) memory: ByteSize,
-    /// The domain
+    /// Domain
     pub(in crate::cli::ldm) domain: Name,
 }
 

@@ -144,7 +144,7 @@ const OPTIONS: &[Unsupported] = &[
     row(
         &["migrate-domain"],
         &["-f"],
-        "a domain that moves in spite of a reason against it is lost. Apply the remedy that -n prints with the reason",
+        "a domain that migrates despite an obstacle is lost. Apply the remedy that -n prints with each obstacle",
     ),
     row(&["init-system"], &["-r"], "vtax doesn't reboot this host, and nothing in FILE requires it. Omit -r"),
     row(
