@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     os::unix::fs::symlink,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
 
@@ -145,6 +145,32 @@ impl Drop for Cluster<'_> {
     }
 }
 
+/// A cgroup with a twentieth of a CPU.
+struct TwentiethOfCpu(PathBuf);
+
+impl TwentiethOfCpu {
+    fn new() -> TwentiethOfCpu {
+        let name = format!("vtax-twentieth-{}", std::process::id());
+        let first = Path::new("/sys/fs/cgroup/cpu");
+        let (folder, limits) = match first.is_dir() {
+            true => (first.join(name), vec![("cpu.cfs_period_us", "20000"), ("cpu.cfs_quota_us", "1000")]),
+            false => (Path::new("/sys/fs/cgroup").join(name), vec![("cpu.max", "1000 20000")]),
+        };
+        fs::create_dir(&folder).expect("a cgroup of the test");
+        let group = TwentiethOfCpu(folder);
+        for (file, limit) in limits {
+            fs::write(group.0.join(file), limit).expect("the cpu controller is enabled");
+        }
+        group
+    }
+}
+
+impl Drop for TwentiethOfCpu {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 /// Returns the description of a running pod, as of `kubectl get pod`.
 fn pod(name: &str, address: &str) -> Value {
     json!({
@@ -191,6 +217,22 @@ fn a_pod_is_measured_from_within_and_left_as_it_was() {
     cluster.measured(&["--to", "pod:shop/b", "--test", "udp-stream"]);
     cluster.assert_nothing_left();
     assert_nothing_left(&bench);
+}
+
+#[test]
+fn a_pod_at_its_cpu_limit_is_reported_as_throttled() {
+    let bench = Bench::new();
+    let cluster = Cluster::new(&bench);
+    let group = TwentiethOfCpu::new();
+    cluster.before("b", "exec", &format!("echo $$ > {}/cgroup.procs", group.0.display()));
+    let result = cluster.measured(&["--to", "pod:shop/b"]);
+    let ends = &result["cells"][0]["samples"][0]["ends"];
+    let counts = ["periods", "throttled", "stopped_ns"].map(|key| ends["responder"]["throttling"][key].as_u64());
+    assert!(matches!(counts, [Some(1..), Some(1..), Some(1..)]), "{ends}");
+    assert!(ends["initiator"]["throttling"].is_null(), "{ends}");
+    let report = bench.printed(&["report"]);
+    assert!(report.contains("THROTTLED") && report.contains("at the responder in"), "{report}");
+    cluster.assert_nothing_left();
 }
 
 #[test]

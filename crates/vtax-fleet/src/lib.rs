@@ -35,5 +35,5 @@ pub use name::{BadFleetName, FleetName};
 pub use pair_test::{PairTest, PairTestKind};
 pub use report::{FigureRow, MatrixCell, MatrixPart, MeshMatrix, MeshReport, MeshSchedule};
 pub use sample::{DirectedPair, EndId, MeshSample, MeshStage};
-pub use schedule::{MeshPlan, MeshRound, UplinkLimits, pack_waves};
+pub use schedule::{MeshPlan, MeshRound, UplinkLimits};
 pub use verdict::{MeshDirection, MeshFinding, MeshVerdict};

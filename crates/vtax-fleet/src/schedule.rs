@@ -87,7 +87,7 @@ fn circle_pairs(count: usize, round: usize) -> impl Iterator<Item = [usize; 2]> 
 
 /// Distributes pairs over waves in which no host is in two tests and no uplink has more tests than its limit. Each pair
 /// goes to the first wave with room for it.
-pub fn pack_waves(pairs: &[[EndId; 2]], ends: &[MeshEnd], limits: &UplinkLimits) -> Vec<Vec<[EndId; 2]>> {
+pub(crate) fn pack_waves(pairs: &[[EndId; 2]], ends: &[MeshEnd], limits: &UplinkLimits) -> Vec<Vec<[EndId; 2]>> {
     let mut waves: Vec<(Vec<EndPair>, Tokens<'_>)> = Vec::new();
     for pair in pairs {
         let free = waves.iter_mut().find_map(|(wave, tokens)| tokens.take(*pair, ends, limits).then_some(wave));

@@ -97,6 +97,41 @@ pub struct EndReport {
     pub waits: Option<Histogram>,
     /// Priority of the measuring threads, the lowest of all; absent in results of older versions.
     pub priority: Option<ThreadPriority>,
+    /// Stops of the measuring process by a CPU quota; absent without a quota.
+    pub throttling: Option<Throttling>,
+}
+
+/// Stops of the processes of a cgroup by its CPU quota during a sample (`cpu.stat`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Throttling {
+    /// Periods of the quota in which they ran.
+    pub periods: u64,
+    /// Number of these in which they used up the quota and were stopped.
+    pub throttled: u64,
+    /// Time for which they were stopped, the sum over all CPUs, in nanoseconds.
+    pub stopped_ns: u64,
+}
+
+impl Throttling {
+    /// Returns the counts since an earlier reading.
+    #[must_use]
+    pub fn since(self, before: Throttling) -> Throttling {
+        Throttling {
+            periods: self.periods.saturating_sub(before.periods),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            stopped_ns: self.stopped_ns.saturating_sub(before.stopped_ns),
+        }
+    }
+
+    /// Returns the sum over two samples.
+    #[must_use]
+    pub fn plus(self, other: Throttling) -> Throttling {
+        Throttling {
+            periods: self.periods.saturating_add(other.periods),
+            throttled: self.throttled.saturating_add(other.throttled),
+            stopped_ns: self.stopped_ns.saturating_add(other.stopped_ns),
+        }
+    }
 }
 
 /// Scheduling priority of measuring threads.

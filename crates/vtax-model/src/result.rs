@@ -18,13 +18,15 @@ pub use unit_estimate::UnitEstimate;
 use crate::{
     address_family::AddressFamily,
     cell::{Cell, Instrument},
+    endpoint::Ends,
     foreign::ForeignText,
     guest::Flavour,
-    measurement::ThreadPriority,
+    measurement::{ThreadPriority, Throttling},
     metric::{Metric, SampleFigure},
     published::PublishedFigure,
     run::{
-        DiskPathRecord, Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState, SampleReading,
+        DiskPathRecord, EndReading, Environment, Failure, ImportedFrom, PathRecord, Placement, RowEnds, RunState,
+        SampleReading,
     },
     study::{Row, SamplingPlan, StepRecord},
 };
@@ -281,6 +283,14 @@ impl CellRecord {
     pub fn priority(&self) -> Option<ThreadPriority> {
         let ends = self.samples.iter().flat_map(|sample| [&sample.ends.initiator, &sample.ends.responder]);
         ends.filter_map(|end| end.priority).min()
+    }
+
+    /// Returns how often a CPU quota stopped each endpoint in all samples; absent without a quota.
+    pub fn throttling(&self) -> Ends<Option<Throttling>> {
+        let sum = |end: fn(&SampleReading) -> &EndReading| {
+            self.samples.iter().filter_map(|sample| end(sample).throttling).reduce(Throttling::plus)
+        };
+        Ends { initiator: sum(|sample| &sample.ends.initiator), responder: sum(|sample| &sample.ends.responder) }
     }
 
     /// Returns true if the row cannot run on this machine.

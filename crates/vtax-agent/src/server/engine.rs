@@ -3,10 +3,12 @@
 
 use std::{
     path::{Path, PathBuf},
+    process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use vtax_engine::{Cancel, EngineError, Failed, Initiator, Responder, SourceFile, watch};
+use vtax_host::inspect::{QuotaMeter, SystemRoot};
 use vtax_model::{
     measurement::{EchoWatch, EndReport},
     station::{EndSetup, Schedule, Target},
@@ -55,6 +57,13 @@ pub struct Measuring {
     prepared: Mutex<Option<Prepared>>,
 }
 
+/// Adds to a report how often a CPU quota stopped this process during the test.
+fn throttled(test: impl FnOnce() -> Result<EndReport, Failed>) -> Result<EndReport, Failed> {
+    let meter = QuotaMeter::begin(&SystemRoot::live(), process::id());
+    let report = test()?;
+    Ok(EndReport { throttling: meter.since(&SystemRoot::live()), ..report })
+}
+
 /// A file that is ready to be sent. It has no name; its space is freed when this is dropped.
 struct Prepared {
     directory: PathBuf,
@@ -85,14 +94,14 @@ impl TestEngine for Measuring {
 
     fn bind(&self, part: &TestPart) -> Result<(Target, ServeTest), EngineError> {
         let responder = Responder::bind(&part.spec, &part.setup, part.token)?;
-        Ok((responder.target(), Box::new(move |cancel| responder.serve(cancel))))
+        Ok((responder.target(), Box::new(move |cancel| throttled(|| responder.serve(cancel)))))
     }
 
     fn connect(&self, part: &TestPart, target: &Target, cancel: &Cancel) -> Result<RunTest, EngineError> {
         let initiator = Initiator::connect(&part.spec, &part.setup, target, part.token, cancel)?;
         let file = part.setup.directory.as_ref().zip(part.spec.workload.file());
         let source = file.and_then(|(directory, size)| self.fitting(directory, size));
-        Ok(Box::new(move |schedule, cancel| initiator.run(schedule, source.as_deref(), cancel)))
+        Ok(Box::new(move |schedule, cancel| throttled(|| initiator.run(schedule, source.as_deref(), cancel))))
     }
 
     fn watch(&self, order: &EchoWatch, cancel: &Cancel) -> Result<EndReport, EngineError> {

@@ -13,7 +13,9 @@ use std::{
 use proptest::prelude::*;
 use vtax_engine::{Cancel, EngineError, Failed};
 use vtax_model::{
-    measurement::{EchoWatch, EndReport, Interval, IntervalRtt, PacketCounts, Stages, ThreadCpu, WireCounts},
+    measurement::{
+        EchoWatch, EndReport, Interval, IntervalRtt, PacketCounts, Stages, ThreadCpu, Throttling, WireCounts,
+    },
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
     station::{EndSetup, Schedule, Station, Target},
     units::{ByteSize, Span},
@@ -421,6 +423,7 @@ fn largest_report() -> EndReport {
         ],
         series: vec![interval; usize::try_from(INTERVALS_MOST).expect("small")],
         stages: Some(stages),
+        throttling: Some(Throttling { periods: u64::MAX, throttled: u64::MAX, stopped_ns: u64::MAX }),
         ..EndReport::default()
     }
 }

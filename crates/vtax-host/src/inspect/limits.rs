@@ -45,7 +45,7 @@ where
 
 /// The directories of a cgroup and its ancestors, if this line of `/proc/PID/cgroup` (cgroups(7)) applies to the
 /// controller. A cgroup outside our own cgroup namespace, `/../…`, isn't below our mount.
-fn directories(line: &str, controller: &str) -> Option<Vec<String>> {
+pub(super) fn directories(line: &str, controller: &str) -> Option<Vec<String>> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;
     let mounts: &[&str] = match controllers {
@@ -67,7 +67,7 @@ fn directories(line: &str, controller: &str) -> Option<Vec<String>> {
 }
 
 /// `max 100000` or `50000 100000`, in µs; in version 1 two files, with -1 for no limit.
-fn cpu_quota(tree: &SystemRoot, group: &str) -> Option<CpuQuota> {
+pub(super) fn cpu_quota(tree: &SystemRoot, group: &str) -> Option<CpuQuota> {
     let quota = |time: &str, period: &str| {
         let [time, period] = [time, period].map(|text| text.parse().ok().map(Duration::from_micros));
         CpuQuota::new(time?, period?)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
     endpoint::Ends,
-    measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu, WireCounts},
+    measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu, Throttling, WireCounts},
     run::BothEnds,
     workload::TestSpec,
 };
@@ -122,7 +122,8 @@ fn merge(spec: &TestSpec, pairs: &[PairReports<'_>], joined: &[Figures], skew: S
     }
 }
 
-/// Returns the reports of the first pair's endpoints; packets and unauthenticated peers are counted over all pairs.
+/// Returns the reports of the first pair's endpoints. Packets and unauthenticated peers are counted over all pairs; the
+/// throttling is that of the endpoint that was stopped most often.
 fn ends(joined: &[Figures]) -> BothEnds {
     let mut ends = joined.first().map(|first| first.ends.clone()).unwrap_or_default();
     let wire = |end: fn(&Figures) -> Option<WireCounts>| {
@@ -131,6 +132,9 @@ fn ends(joined: &[Figures]) -> BothEnds {
     ends.initiator.wire = wire(|one| one.ends.initiator.wire);
     ends.responder.wire = wire(|one| one.ends.responder.wire);
     ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).fold(0, u64::saturating_add);
+    let most = |end: fn(&Figures) -> Option<Throttling>| joined.iter().filter_map(end).max_by_key(|one| one.throttled);
+    ends.initiator.throttling = most(|one| one.ends.initiator.throttling);
+    ends.responder.throttling = most(|one| one.ends.responder.throttling);
     ends
 }
 

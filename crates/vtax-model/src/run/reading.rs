@@ -9,7 +9,9 @@ use crate::{
     cell::{Arm, Turn},
     endpoint::Ends,
     foreign::ForeignText,
-    measurement::{FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, ThreadPriority, WarmupReport},
+    measurement::{
+        FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, ThreadPriority, Throttling, WarmupReport,
+    },
     metric::{FigureValues, Metric, SampleFigure},
     workload::TestKind,
 };
@@ -112,6 +114,7 @@ pub struct EndReading {
     pub strangers: u64,
     pub idle_not_held: Option<ForeignText>,
     pub priority: Option<ThreadPriority>,
+    pub throttling: Option<Throttling>,
 }
 
 impl From<Sample> for SampleReading {
@@ -214,9 +217,9 @@ impl EndCpuReading {
 
 impl EndReading {
     fn of(end: &EndDetail) -> EndReading {
-        let EndDetail { warmup, socket_drops, strangers, priority, .. } = *end;
+        let EndDetail { warmup, socket_drops, strangers, priority, throttling, .. } = *end;
         let (series, idle_not_held) = (end.series.clone(), end.idle_not_held.clone());
-        EndReading { warmup, series, socket_drops, strangers, idle_not_held, priority }
+        EndReading { warmup, series, socket_drops, strangers, idle_not_held, priority, throttling }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Warnings above a result: reasons to doubt its figures.
 
 use vtax_model::{
+    endpoint::Ends,
+    measurement::Throttling,
     metric::SampleFigure,
     result::{CellRecord, ResultDocument},
     run::{EndRecord, Placement, RunState},
@@ -35,6 +37,7 @@ pub(crate) fn warnings(report: &Reported<'_>) -> Vec<String> {
         disks::warning(document),
         planted(document),
         not_reached(document),
+        throttled(document),
         strangers(document),
         processor_time(document),
         document.disturbance.is_much().then(|| {
@@ -83,6 +86,20 @@ fn planted(document: &ResultDocument) -> Option<String> {
     let rows = words::list(distinct(document.cells.iter().filter_map(of)).into_iter(), ", ")?;
     Some(format!(
         "INJECTED DELAY: the responder waited before each response in {rows}, as a known cost to be detected."
+    ))
+}
+
+/// A quota stops all threads of an endpoint for the rest of its period, i.e. for tens of milliseconds.
+fn throttled(document: &ResultDocument) -> Option<String> {
+    let of = |end: fn(Ends<Option<Throttling>>) -> Option<Throttling>, role: &str| {
+        let counts = document.cells.iter().filter_map(|record| end(record.throttling())).reduce(Throttling::plus)?;
+        (counts.throttled > 0).then(|| format!("at the {role} in {} of {} periods", counts.throttled, counts.periods))
+    };
+    let ends = [of(|ends| ends.initiator, "initiator"), of(|ends| ends.responder, "responder")];
+    let ends = words::list(ends.into_iter().flatten(), ", ")?;
+    Some(format!(
+        "THROTTLED: the CPU quota of its container stopped vtax's agent {ends}. The figures show this quota rather than \
+         the path. Raise or remove the CPU limit, and measure again."
     ))
 }
 

@@ -4,7 +4,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use vtax_model::{
     endpoint::Ends,
-    measurement::{PacketCounts, ThreadPriority, WireCounts},
+    measurement::{PacketCounts, ThreadPriority, Throttling, WireCounts},
     run::{EndLocation, WaitFigures},
 };
 use vtax_stats::{Confidence, StoppingRule, Width};
@@ -75,13 +75,23 @@ fn packets_keep_to_the_schema_and_have_a_size_in_details() {
 }
 
 #[test]
-fn delays_and_priorities_keep_to_the_schema() {
+fn delays_priorities_and_throttling_keep_to_the_schema() {
     let mut run = built_in("demo");
     for sample in &mut run.samples {
         sample.figures.ends.initiator.priority = Some(ThreadPriority::RealTime);
         sample.figures.ends.responder.priority = Some(ThreadPriority::Normal);
+        sample.figures.ends.responder.throttling =
+            Some(Throttling { periods: 54, throttled: 49, stopped_ns: 4_000_000_000 });
         sample.figures.ends.responder.waits = Some(WaitFigures { mean: 1_020.5, p50: 1_020 });
     }
+    let text = render(&analyse(&run), &TERMINAL).replace('\n', " ");
+    let samples = u64::try_from(run.samples.len()).expect("few");
+    let told = format!(
+        "THROTTLED: the CPU quota of its container stopped vtax's agent at the responder in {} of {}",
+        49 * samples,
+        54 * samples
+    );
+    assert!(text.contains(&told), "{told}: {text}");
     let document = exported(&run);
     assert_eq!(errors(&validator(), &document), Vec::<String>::new());
     let all = document["cells"].as_array().expect("cells").iter();

@@ -7,7 +7,7 @@ use vtax_stats::histogram::Histogram;
 use crate::{
     endpoint::Ends,
     foreign::ForeignText,
-    measurement::{EndReport, Interval, Stages, ThreadPriority, WarmupReport, WireCounts},
+    measurement::{EndReport, Interval, Stages, ThreadPriority, Throttling, WarmupReport, WireCounts},
 };
 
 /// Location of an endpoint, for its share of its host's CPU time.
@@ -59,6 +59,8 @@ pub struct EndDetail {
     pub waits: Option<WaitFigures>,
     /// Priority of the measuring threads; absent if the measuring program does not report it.
     pub priority: Option<ThreadPriority>,
+    /// Stops of the measuring process by a CPU quota; absent without a quota.
+    pub throttling: Option<Throttling>,
 }
 
 /// Duration of deliberate delays in nanoseconds, by the responder's own clock.
@@ -72,7 +74,7 @@ pub struct WaitFigures {
 
 impl EndDetail {
     pub(super) fn of(report: &EndReport) -> EndDetail {
-        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, priority, .. } = *report;
+        let EndReport { warmup, wire, whole_flow, overrun_ns, strangers, priority, throttling, .. } = *report;
         let waits = |waits: &Histogram| WaitFigures { mean: waits.mean_ns(), p50: waits.percentile(50.0) };
         EndDetail {
             warmup,
@@ -86,6 +88,7 @@ impl EndDetail {
             strangers,
             waits: report.waits.as_ref().map(waits),
             priority,
+            throttling,
         }
     }
 }
