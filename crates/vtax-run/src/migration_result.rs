@@ -149,12 +149,14 @@ pub fn migration_figures(moved: &Migrated, seen: &ObservedSuspension) -> Option<
     let SuspendTimes { by_qemu, by_events } = moved.suspend;
     let by_clock = seen.by_guest_clock.as_ref().map(|found| found.length_ns.max(0) as f64 / 1e6);
     let silence = seen.by_peer.as_ref().map(|peer| &peer.silence);
+    let silent = |unended: bool| Some(ms(silence.filter(|silence| silence.unended == unended)?.length()));
     Some(MigrationFigures {
         suspend_ms: by_events.map(ms).or(by_clock),
         suspend_by_qemu_ms: by_qemu.map(ms),
         suspend_by_guest_clock_ms: by_clock,
         guest_clock_error_ms: seen.by_guest_clock.as_ref().map(|found| found.uncertainty_ns as f64 / 1e6),
-        silence_ms: silence.map(|silence| ms(silence.length())),
+        silence_ms: silent(false),
+        silence_at_least_ms: silent(true),
         requests_lost: silence.map(|silence| silence.lost),
         total_s: info.total_time().unwrap_or(moved.total).as_secs_f64(),
         sent_mb: ram.map_or(0, |ram| ram.transferred) as f64 / 1e6,
@@ -229,6 +231,7 @@ mod tests {
             suspend_by_guest_clock_ms: Some(62.3),
             guest_clock_error_ms: Some(0.8),
             silence_ms: Some(84.0),
+            silence_at_least_ms: None,
             requests_lost: Some(81),
             total_s: 3.4,
             sent_mb: 560.0,
@@ -240,6 +243,10 @@ mod tests {
         let suspend = |seen| migration_figures(&moved(None), seen).expect("QEMU has reported").suspend_ms;
         assert_eq!((suspend(&seen()), suspend(&ObservedSuspension::default())), (Some(62.3), None));
         assert_eq!(migration_figures(&Migrated { info: None, ..moved(None) }, &seen()), None);
+        let mut unended = seen();
+        unended.by_peer.iter_mut().for_each(|peer| peer.silence.unended = true);
+        let figures = migration_figures(&moved(None), &unended).expect("QEMU has reported");
+        assert_eq!((figures.silence_ms, figures.silence_at_least_ms), (None, Some(84.0)));
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub fn domain_migration() -> Run {
         suspend_by_guest_clock_ms: Some(62.3),
         guest_clock_error_ms: Some(0.8),
         silence_ms: Some(84.4),
+        silence_at_least_ms: None,
         requests_lost: Some(81),
         total_s: 3.4,
         sent_mb: 560.0,
