@@ -161,7 +161,8 @@ pub fn migration_figures(moved: &Migrated, seen: &ObservedSuspension) -> Option<
         total_s: info.total_time().unwrap_or(moved.total).as_secs_f64(),
         sent_mb: ram.map_or(0, |ram| ram.transferred) as f64 / 1e6,
         passes: ram.map_or(0, |ram| ram.dirty_sync_count),
-        dirty_mb_per_s: ram.map_or(0, |ram: &MigrationRam| ram.dirty_rate().0) as f64 / 1e6,
+        // QEMU measures it after a second at the earliest. Until then, it is zero.
+        dirty_mb_per_s: ram.map(MigrationRam::dirty_rate).filter(|rate| rate.0 > 0).map(|rate| rate.0 as f64 / 1e6),
     })
 }
 
@@ -236,13 +237,16 @@ mod tests {
             total_s: 3.4,
             sent_mb: 560.0,
             passes: 4,
-            dirty_mb_per_s: 86.016,
+            dirty_mb_per_s: Some(86.016),
         };
         assert_eq!(figures, expected);
         // Two machines have no common clock except the domain's.
         let suspend = |seen| migration_figures(&moved(None), seen).expect("QEMU has reported").suspend_ms;
         assert_eq!((suspend(&seen()), suspend(&ObservedSuspension::default())), (Some(62.3), None));
         assert_eq!(migration_figures(&Migrated { info: None, ..moved(None) }, &seen()), None);
+        let mut short = moved(None);
+        short.info.iter_mut().filter_map(|info| info.ram.as_mut()).for_each(|ram| ram.dirty_pages_rate = 0);
+        assert_eq!(migration_figures(&short, &seen()).expect("QEMU has reported").dirty_mb_per_s, None);
         let mut unended = seen();
         unended.by_peer.iter_mut().for_each(|peer| peer.silence.unended = true);
         let figures = migration_figures(&moved(None), &unended).expect("QEMU has reported");

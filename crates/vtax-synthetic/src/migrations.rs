@@ -78,7 +78,7 @@ pub fn domain_migration() -> Run {
         total_s: 3.4,
         sent_mb: 560.0,
         passes: 4,
-        dirty_mb_per_s: 86.0,
+        dirty_mb_per_s: Some(86.0),
     });
     run
 }
@@ -130,7 +130,7 @@ pub(crate) fn figures(test: &MigrationCell, row: Row, jitter: f64) -> Figures {
         total_s: total,
         sent_mb: used + dirty * total,
         passes: 2 + u64::from(rate > 0),
-        dirty_mb_per_s: dirty * 0.97,
+        dirty_mb_per_s: Some(dirty * 0.97),
         ..MigrationFigures::default()
     })
 }

@@ -96,8 +96,8 @@ pub struct MigrationFigures {
     /// Passes over the memory.
     pub passes: u64,
     /// Memory that the guest changed per second, in 10^6 bytes, as QEMU measured it: before the migration, where each page
-    /// counts once; for a domain, in the last pass.
-    pub dirty_mb_per_s: f64,
+    /// counts once; for a domain, in the last pass. Absent if the migration was too short for QEMU to measure it.
+    pub dirty_mb_per_s: Option<f64>,
 }
 
 /// Goodput of a load in the measured time, over all its flows, by direction.
