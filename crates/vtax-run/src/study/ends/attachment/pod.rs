@@ -100,6 +100,9 @@ impl PodDial<'_> {
             AgentCarryError::Broken { cause: CarryBreak::Silent(deadline), .. } => {
                 PodError::Silent { end: end(), deadline }.into()
             }
+            AgentCarryError::Broken { step, cause, words } if words.is_empty() => {
+                PodError::said(&self.end, &format!("{step} {cause}")).into()
+            }
             AgentCarryError::Broken { words, .. } => PodError::said(&self.end, words.raw()).into(),
             error => Stop::infrastructure(error),
         }
