@@ -281,6 +281,29 @@ fn a_pod_that_is_evicted_ends_the_run() {
 }
 
 #[test]
+fn settings_of_pods_are_not_tried() {
+    let bench = Bench::new();
+    let cluster = Cluster::new(&bench);
+    let ends = ["--from", "pod:shop/a", "--to", "pod:shop/b"];
+    let output = cluster.vtax(&[&["tune", "prove", "tcp-buffers"], &ends[..]].concat()).output().expect("vtax runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("doesn't change the settings of pods"), "{told}");
+    cluster.assert_nothing_left();
+}
+
+#[test]
+fn a_pod_that_is_replaced_while_vtax_connects_is_refused() {
+    let bench = Bench::new();
+    let cluster = Cluster::new(&bench);
+    let json = cluster.file("b", "json");
+    let replace = format!("sed -i s/uid-b/uid-c/ {}", json.display());
+    cluster.before("b", "exec", &replace);
+    let told = cluster.refused("pod:shop/b", 69);
+    assert!(told.contains("another pod has its name now"), "{told}");
+    cluster.assert_nothing_left();
+}
+
+#[test]
 fn pods_that_cannot_be_ends_are_refused() {
     let bench = Bench::new();
     let cluster = Cluster::new(&bench);

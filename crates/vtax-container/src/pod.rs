@@ -1,6 +1,9 @@
 //! Parses the output of `kubectl get pod --output json`.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use serde::Deserialize;
 use vtax_model::{foreign::ForeignText, run::PodRecord};
@@ -134,7 +137,8 @@ impl Pod {
         if kind.raw() != "Pod" {
             return Err(BadPod::Kind { kind });
         }
-        let idle = |name: &ForeignText| status.idle(name);
+        let (states, unknown) = (status.states(), ContainerState::default());
+        let idle = |name: &ForeignText| states.get(name).copied().unwrap_or(&unknown).idle();
         let ordinary = spec.containers.into_iter().map(|container| container.with(&idle, true));
         let others = spec.init_containers.into_iter().chain(spec.ephemeral_containers);
         let containers = ordinary.chain(others.map(|container| container.with(&idle, false))).collect();
@@ -206,27 +210,29 @@ impl Status {
     /// Returns the pod's addresses; a text that isn't one is ignored.
     fn addresses(&self) -> Vec<IpAddr> {
         let texts = [&self.pod_ip].into_iter().chain(self.pod_ips.iter().map(|one| &one.ip));
-        let mut addresses: Vec<IpAddr> = Vec::new();
-        for address in texts.filter_map(|text| text.parse().ok()) {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
-        addresses
+        let mut known = BTreeSet::new();
+        let addresses = texts.filter_map(|text| text.parse::<IpAddr>().ok());
+        addresses.filter(|address| known.insert(*address)).collect()
     }
 
-    /// Returns what a container does that doesn't run.
-    fn idle(&self, name: &ForeignText) -> Option<ForeignText> {
+    /// Returns the states of all containers, each by its name. Of several with the same name, the first counts.
+    fn states(&self) -> BTreeMap<&ForeignText, &ContainerState> {
         let all = [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
-        let state = all.into_iter().flatten().find(|status| status.name == *name).map(|status| &status.state);
+        all.into_iter().flatten().rev().map(|status| (&status.name, &status.state)).collect()
+    }
+}
+
+impl ContainerState {
+    /// Returns what a container does that doesn't run.
+    fn idle(&self) -> Option<ForeignText> {
         let told = |state: &str, Idle { reason }: &Idle| match reason.is_empty() {
             true => state.into(),
             false => format!("{state} ({reason})").into(),
         };
-        match state {
-            Some(ContainerState { running: Some(_), .. }) => None,
-            Some(ContainerState { waiting: Some(idle), .. }) => Some(told("waiting", idle)),
-            Some(ContainerState { terminated: Some(idle), .. }) => Some(told("terminated", idle)),
+        match self {
+            ContainerState { running: Some(_), .. } => None,
+            ContainerState { waiting: Some(idle), .. } => Some(told("waiting", idle)),
+            ContainerState { terminated: Some(idle), .. } => Some(told("terminated", idle)),
             _ => Some("not started".into()),
         }
     }
@@ -292,6 +298,18 @@ pub(crate) mod tests {
         assert_eq!(refused(r#"{"kind": "List\n", "items": []}"#), "it describes a List\\n, not a Pod");
         assert!(refused("error: x").starts_with("malformed JSON"));
         assert!(refused(&"[".repeat(100_000)).starts_with("malformed JSON"), "as deep as anyone likes");
+    }
+
+    #[test]
+    fn a_long_description_takes_no_long_time() {
+        let containers = (0..50_000).map(|number| format!(r#"{{"name": "c{number}"}}"#)).collect::<Vec<_>>().join(",");
+        let addresses = (0..50_000_u32).map(|number| format!(r#"{{"ip": "{}"}}"#, std::net::Ipv4Addr::from(number)));
+        let addresses = addresses.collect::<Vec<_>>().join(",");
+        let pod = read(&format!(
+            r#"{{"kind": "Pod", "spec": {{"containers": [{containers}]}},
+                "status": {{"containerStatuses": [{containers}], "podIPs": [{addresses}]}}}}"#
+        ));
+        assert_eq!((pod.containers.len(), pod.addresses.len()), (50_000, 50_000));
     }
 
     #[test]

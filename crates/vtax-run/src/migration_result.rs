@@ -149,17 +149,20 @@ pub fn migration_figures(moved: &Migrated, seen: &ObservedSuspension) -> Option<
     let SuspendTimes { by_qemu, by_events } = moved.suspend;
     let by_clock = seen.by_guest_clock.as_ref().map(|found| found.length_ns.max(0) as f64 / 1e6);
     let silence = seen.by_peer.as_ref().map(|peer| &peer.silence);
+    let silent = |unended: bool| Some(ms(silence.filter(|silence| silence.unended == unended)?.length()));
     Some(MigrationFigures {
         suspend_ms: by_events.map(ms).or(by_clock),
         suspend_by_qemu_ms: by_qemu.map(ms),
         suspend_by_guest_clock_ms: by_clock,
         guest_clock_error_ms: seen.by_guest_clock.as_ref().map(|found| found.uncertainty_ns as f64 / 1e6),
-        silence_ms: silence.map(|silence| ms(silence.length())),
+        silence_ms: silent(false),
+        silence_at_least_ms: silent(true),
         requests_lost: silence.map(|silence| silence.lost),
         total_s: info.total_time().unwrap_or(moved.total).as_secs_f64(),
         sent_mb: ram.map_or(0, |ram| ram.transferred) as f64 / 1e6,
         passes: ram.map_or(0, |ram| ram.dirty_sync_count),
-        dirty_mb_per_s: ram.map_or(0, |ram: &MigrationRam| ram.dirty_rate().0) as f64 / 1e6,
+        // QEMU measures it after a second at the earliest. Until then, it is zero.
+        dirty_mb_per_s: ram.map(MigrationRam::dirty_rate).filter(|rate| rate.0 > 0).map(|rate| rate.0 as f64 / 1e6),
     })
 }
 
@@ -229,17 +232,25 @@ mod tests {
             suspend_by_guest_clock_ms: Some(62.3),
             guest_clock_error_ms: Some(0.8),
             silence_ms: Some(84.0),
+            silence_at_least_ms: None,
             requests_lost: Some(81),
             total_s: 3.4,
             sent_mb: 560.0,
             passes: 4,
-            dirty_mb_per_s: 86.016,
+            dirty_mb_per_s: Some(86.016),
         };
         assert_eq!(figures, expected);
         // Two machines have no common clock except the domain's.
         let suspend = |seen| migration_figures(&moved(None), seen).expect("QEMU has reported").suspend_ms;
         assert_eq!((suspend(&seen()), suspend(&ObservedSuspension::default())), (Some(62.3), None));
         assert_eq!(migration_figures(&Migrated { info: None, ..moved(None) }, &seen()), None);
+        let mut short = moved(None);
+        short.info.iter_mut().filter_map(|info| info.ram.as_mut()).for_each(|ram| ram.dirty_pages_rate = 0);
+        assert_eq!(migration_figures(&short, &seen()).expect("QEMU has reported").dirty_mb_per_s, None);
+        let mut unended = seen();
+        unended.by_peer.iter_mut().for_each(|peer| peer.silence.unended = true);
+        let figures = migration_figures(&moved(None), &unended).expect("QEMU has reported");
+        assert_eq!((figures.silence_ms, figures.silence_at_least_ms), (None, Some(84.0)));
     }
 
     #[test]

@@ -73,11 +73,12 @@ pub fn domain_migration() -> Run {
         suspend_by_guest_clock_ms: Some(62.3),
         guest_clock_error_ms: Some(0.8),
         silence_ms: Some(84.4),
+        silence_at_least_ms: None,
         requests_lost: Some(81),
         total_s: 3.4,
         sent_mb: 560.0,
         passes: 4,
-        dirty_mb_per_s: 86.0,
+        dirty_mb_per_s: Some(86.0),
     });
     run
 }
@@ -129,7 +130,7 @@ pub(crate) fn figures(test: &MigrationCell, row: Row, jitter: f64) -> Figures {
         total_s: total,
         sent_mb: used + dirty * total,
         passes: 2 + u64::from(rate > 0),
-        dirty_mb_per_s: dirty * 0.97,
+        dirty_mb_per_s: Some(dirty * 0.97),
         ..MigrationFigures::default()
     })
 }

@@ -94,6 +94,8 @@ pub(super) struct Outgoing<'a> {
     silence_most: Duration,
     was_running: bool,
     stopped_at: Option<HostTime>,
+    /// The last dirty rate that QEMU has reported, in pages per second.
+    dirty_pages_rate: u64,
     is_switching: bool,
     is_postcopy: bool,
 }
@@ -117,6 +119,7 @@ impl<'a> Outgoing<'a> {
             silence_most: SILENCE_MOST,
             was_running: true,
             stopped_at: None,
+            dirty_pages_rate: 0,
             is_switching: false,
             is_postcopy: false,
         }
@@ -161,6 +164,9 @@ impl<'a> Outgoing<'a> {
                 _ => {}
             }
             self.watcher.progress(&info);
+            if let Some(ram) = info.ram.as_ref().filter(|ram| ram.dirty_pages_rate > 0) {
+                self.dirty_pages_rate = ram.dirty_pages_rate;
+            }
             if self.movement.note(&info) {
                 self.watcher.moved();
             }
@@ -266,7 +272,11 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    fn departure(&mut self, info: MigrationInfo) -> Result<Departure, MigrationError> {
+    fn departure(&mut self, mut info: MigrationInfo) -> Result<Departure, MigrationError> {
+        // QEMU omits it once the migration is complete (`populate_ram_info` in its migration/migration.c).
+        if let Some(ram) = info.ram.as_mut().filter(|ram| ram.dirty_pages_rate == 0) {
+            ram.dirty_pages_rate = self.dirty_pages_rate;
+        }
         // Events that came before the answer.
         while let Some(event) = self.monitor.event(Instant::now())? {
             self.note(&event.name, event.at());

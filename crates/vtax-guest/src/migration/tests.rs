@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use vtax_model::topology::Name;
+use vtax_model::{topology::Name, units::ByteSize};
 
 use super::{outgoing::Outgoing, *};
 use crate::{
@@ -83,7 +83,9 @@ impl StandIn {
         }
         self.running |= matches!(next, "cancelled" | "failed");
         self.sent += u64::from(self.moves);
-        let ram = json!({ "transferred": self.sent, "remaining": 7 << 20, "dirty-pages-rate": 512, "page-size": 4096 });
+        // QEMU omits the rate of a migration that is complete.
+        let rate = if next == "completed" { 0 } else { 512 };
+        let ram = json!({ "transferred": self.sent, "remaining": 7 << 20, "dirty-pages-rate": rate, "page-size": 4096 });
         json!({
             "status": next, "ram": ram, "downtime": 41, "total-time": 900,
             "error-desc": self.error, "blocked-reasons": self.blocked,
@@ -183,6 +185,8 @@ fn a_migration_that_succeeds() {
     let (left, follower, asked) = plainly(stand_in(&WHOLE, |_| {}), LONG);
     let departure = left.expect("it leaves");
     assert_eq!(departure.info.downtime(), Some(Duration::from_millis(41)));
+    let ram = departure.info.ram.expect("it had memory");
+    assert_eq!(ram.dirty_rate(), ByteSize(512 * 4096), "as reported before it was complete");
     assert_eq!(follower.held, 1);
     assert!(follower.seen.len() >= 4, "{:?}", follower.seen);
     let sequence = ["migrate-set-capabilities", "migrate-set-parameters", "migrate", "migrate-continue"];

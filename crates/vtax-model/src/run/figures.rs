@@ -83,9 +83,10 @@ pub struct MigrationFigures {
     pub suspend_by_guest_clock_ms: Option<f64>,
     /// The most by which the guest's clock is wrong.
     pub guest_clock_error_ms: Option<f64>,
-    /// Milliseconds without an answer of the guest to the source's host, which sent a request each millisecond. A lower bound
-    /// if the guest had not answered again when the watch ended.
+    /// Milliseconds without an answer of the guest to the source's host, which sent a request each millisecond.
     pub silence_ms: Option<f64>,
+    /// Lower bound of it, if the guest had not answered again when the watch ended. Then the time itself is unknown.
+    pub silence_at_least_ms: Option<f64>,
     /// Requests in that time that were never answered.
     pub requests_lost: Option<u64>,
     /// Seconds from the order to migrate until the source had nothing left to send.
@@ -95,8 +96,8 @@ pub struct MigrationFigures {
     /// Passes over the memory.
     pub passes: u64,
     /// Memory that the guest changed per second, in 10^6 bytes, as QEMU measured it: before the migration, where each page
-    /// counts once; for a domain, in the last pass.
-    pub dirty_mb_per_s: f64,
+    /// counts once; for a domain, in the last pass. Absent if the migration was too short for QEMU to measure it.
+    pub dirty_mb_per_s: Option<f64>,
 }
 
 /// Goodput of a load in the measured time, over all its flows, by direction.

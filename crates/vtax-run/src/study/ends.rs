@@ -217,7 +217,10 @@ impl ConnectedEnds {
                 }
             }
         }
-        Ok(places)
+        match self.ends().find_map(|end| end.attachment.pod()).filter(|_| places.is_empty()) {
+            Some(found) => Err(endpoints::not_tuned(&found.end)),
+            None => Ok(places),
+        }
     }
 
     fn ends(&self) -> impl Iterator<Item = &ConnectedEnd> {

@@ -180,7 +180,7 @@ fn figures(departure: &Departure, arrival: &Arrival, dirty_rate: ByteSize) -> Re
         total_s: total.as_secs_f64(),
         sent_mb: ram.map_or(0, |ram: &MigrationRam| ram.transferred) as f64 / 1e6,
         passes: ram.map_or(0, |ram| ram.dirty_sync_count),
-        dirty_mb_per_s: dirty_rate.0 as f64 / 1e6,
+        dirty_mb_per_s: Some(dirty_rate.0 as f64 / 1e6),
         ..MigrationFigures::default()
     }))
 }

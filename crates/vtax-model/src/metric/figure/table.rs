@@ -374,7 +374,7 @@ pub(super) const FIGURES: [FigureEntry; SampleFigure::COUNT] = [
         figure: SampleFigure::DirtyRate,
         name: "dirty_mb_per_s",
         unit: FigureUnit::MegabytesPerSecond,
-        value: |figures| figures.migrated(|one| Some(one.dirty_mb_per_s)),
+        value: |figures| figures.migrated(|one| one.dirty_mb_per_s),
         ..SUSPEND
     },
     FigureEntry {

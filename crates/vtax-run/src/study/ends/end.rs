@@ -125,8 +125,12 @@ impl ConnectedEnd {
         }
     }
 
-    /// Returns the network stacks whose settings affect the endpoint: its own, and its host's.
+    /// Returns the network stacks whose settings affect the endpoint: its own, and its host's. Those of a pod are never
+    /// changed.
     pub(super) fn tuned_places(&self, tuner: &SharedTuner) -> Result<Vec<TunedPlace>, Stop> {
+        if self.attachment.pod().is_some() {
+            return Ok(Vec::new());
+        }
         let link = self.link().map(|hop| hop.link.clone());
         let by_agent = |link| {
             let host = TuningHost::by_agent(self.agent.clone());

@@ -364,7 +364,7 @@ fn guarded_endpoints(Ends { initiator, responder }: &Ends<Control>) -> [Endpoint
 }
 
 /// The settings of a pod are gone with the pod, and it may not change them.
-fn not_tuned(end: &PodEnd) -> Stop {
+pub(super) fn not_tuned(end: &PodEnd) -> Stop {
     Stop::input(miette!(
         code = "option-not-for-this",
         "{end}: vtax doesn't change the settings of pods; tune the pod's node, e.g. with `--host ssh:NODE`"

@@ -165,15 +165,19 @@ impl Pinner<'_> {
 
     fn choose(&mut self, connected: &mut ConnectedRow, together: &[[usize; 2]]) -> Result<Vec<String>, Stop> {
         let Some([pair, end]) = together.first() else { return Ok(Vec::new()) };
+        let machine = common(together.iter().map(|[pair, end]| self.machine(&connected.pairs[*pair][*end]).1));
+        if together.len() > 1 && !machine.cpus.iter().any(|cpu| cpu.allowed) {
+            let each = together.iter().map(|one| self.choose(connected, std::slice::from_ref(one)));
+            return Ok(each.collect::<Result<Vec<_>, _>>()?.concat());
+        }
         let first = &connected.pairs[*pair][*end];
-        let machine = self.machine(first).1;
-        let threads = self.threads(machine);
+        let threads = self.threads(&machine);
         let needs = |[pair, end]: &[usize; 2]| connected.pairs[*pair][*end].vcpus().unwrap_or(threads);
         let of_end = |end: usize| together.iter().filter(move |member| member[1] == end);
         let count = [0, 1].map(|end| of_end(end).count());
         let wish = |end: usize| Some(of_end(end).map(needs).sum()).filter(|threads| *threads > 0);
         let nic_node = first.link().and_then(|link| link.nic.numa_node);
-        let plan = pin_plan(machine, &PinWish { initiator: wish(0), responder: wish(1), nic_node });
+        let plan = pin_plan(&machine, &PinWish { initiator: wish(0), responder: wish(1), nic_node });
         let mut dealt = [0; 2];
         for [pair, end] in together {
             let cpus = [&plan.initiator, &plan.responder][*end];
@@ -191,6 +195,17 @@ impl Pinner<'_> {
         let allowed = machine.cpus.iter().filter(|cpu| cpu.allowed).count();
         self.study.cells.iter().map(|cell| threads(cell, allowed)).max().unwrap_or(1)
     }
+}
+
+/// Returns a machine with the CPUs that all of these endpoints may use: containers of one machine may have different ones
+/// (cpuset(7)), and possibly none in common.
+fn common<'a>(mut machines: impl Iterator<Item = &'a Machine>) -> Machine {
+    let mut all = machines.next().cloned().unwrap_or_default();
+    for machine in machines {
+        let has = |number| machine.cpus.iter().any(|cpu| cpu.number == number && cpu.allowed);
+        all.cpus.iter_mut().for_each(|cpu| cpu.allowed &= has(cpu.number));
+    }
+    all
 }
 
 /// Returns the number of threads of an endpoint. An engine that distributes flows has one for each CPU, in half of the
@@ -242,6 +257,7 @@ fn check(cpus: &[u32], end: &ConnectedEnd, machine: &Machine) -> Result<(), Stop
 
 #[cfg(test)]
 mod tests {
+    use vtax_host::pin::Cpu;
     use vtax_model::{
         options::TestOptions,
         units::{ByteSize, Mtu},
@@ -261,6 +277,21 @@ mod tests {
         assert_eq!([0, 1].map(|nth| share(&[2, 3, 4, 5], nth, 2)), [vec![2, 3], vec![4, 5]]);
         assert_eq!([0, 1, 2].map(|nth| share(&[2, 3], nth, 3)), [vec![2], vec![3], vec![2]]);
         assert_eq!(share(&[], 0, 1), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn ends_of_one_machine_get_cpus_that_all_may_use() {
+        let machine = |allowed: [bool; 4]| {
+            let cpu = |(number, allowed)| Cpu { number, allowed, node: 0, core: number, interrupts: 0 };
+            Machine { cpus: (0..).zip(allowed).map(cpu).collect() }
+        };
+        let usable = |machines: &[Machine]| -> Vec<u32> {
+            common(machines.iter()).cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect()
+        };
+        let (whole, pod) = (machine([true; 4]), machine([false, false, true, true]));
+        assert_eq!(usable(&[whole.clone(), pod.clone()]), [2, 3]);
+        assert_eq!(usable(&[pod.clone(), whole]), [2, 3]);
+        assert_eq!(usable(&[pod, machine([true, true, false, false])]), Vec::<u32>::new());
     }
 
     #[test]

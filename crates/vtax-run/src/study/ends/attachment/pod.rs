@@ -36,6 +36,7 @@ impl PodAttachment {
 /// Connection to the agent of a pod, without the parts that only the main thread has.
 struct PodDial<'a> {
     end: PodEnd,
+    uid: ForeignText,
     container: ForeignText,
     name: &'a str,
     program: &'a Path,
@@ -43,7 +44,23 @@ struct PodDial<'a> {
 
 impl PodDial<'_> {
     fn connect(self) -> Result<Agent, Stop> {
-        Agent::contained(self.link()?).or_infrastructure()
+        let link = self.link()?;
+        self.check_identity()?;
+        Agent::contained(link).or_infrastructure()
+    }
+
+    /// Refuses another pod of the same name. Each kubectl finds the pod by its name, so the agent may be in one that has
+    /// replaced it since, and kubectl's context may have changed.
+    fn check_identity(&self) -> Result<(), Stop> {
+        let (now, _) = PodQuery { cluster: &Kubectl::user(), end: &self.end }.running()?;
+        if now.uid == self.uid {
+            return Ok(());
+        }
+        Err(Stop::infrastructure(miette!(
+            code = "end-stopped",
+            "{}: another pod has its name now; it was replaced while vtax connected to it; run again",
+            self.end
+        )))
     }
 
     /// Starts the agent by a script in the container's shell. If the container has no shell, it must have the agent.
@@ -83,6 +100,9 @@ impl PodDial<'_> {
             AgentCarryError::Broken { cause: CarryBreak::Silent(deadline), .. } => {
                 PodError::Silent { end: end(), deadline }.into()
             }
+            AgentCarryError::Broken { step, cause, words } if words.is_empty() => {
+                PodError::said(&self.end, &format!("{step} {cause}")).into()
+            }
             AgentCarryError::Broken { words, .. } => PodError::said(&self.end, words.raw()).into(),
             error => Stop::infrastructure(error),
         }
@@ -98,8 +118,8 @@ fn lacks_program(words: &ForeignText) -> bool {
 
 impl Attachment for PodAttachment {
     fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
-        let FoundPod { end, container, .. } = &*self.found;
-        let dial = PodDial { end: end.clone(), container: container.clone(), name, program };
+        let FoundPod { end, pod, container } = &*self.found;
+        let dial = PodDial { end: end.clone(), uid: pod.uid.clone(), container: container.clone(), name, program };
         Ok(Box::new(move |events| {
             events.tell(format_args!("connecting to {name}"));
             dial.connect()

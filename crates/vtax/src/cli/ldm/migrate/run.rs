@@ -116,7 +116,7 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
     let mut has_sent = false;
     let (moved, observed) = watch.observe(&mut *link, |link| {
         let moved = host.migrate(&request, link, &cancel, &mut |progress| {
-            has_sent |= matches!(progress, MigrationProgress::Memory(_));
+            has_sent |= is_sending(progress);
             line.show(progress);
         });
         let arrived = moved.is_ok().then(|| request.new_name.clone());
@@ -128,6 +128,12 @@ fn move_domain(host: &LdmHost, plan: &MigrationPlan<'_>, places: &Locations) -> 
     let moved = moved.map(|moved| ObservedMove { moved, observed }).map_err(Stop::from);
     let is_cancelled = interrupt.asked() && moved.as_ref().is_err_and(|stop| stop.code().as_deref() == Some(CANCELLED));
     Ok(EndedMove { moved, has_sent, is_cancelled })
+}
+
+/// While QEMU connects and encrypts, there is progress, but nothing is sent.
+fn is_sending(progress: MigrationProgress<'_>) -> bool {
+    let MigrationProgress::Memory(info) = progress else { return false };
+    info.ram.as_ref().is_some_and(|ram| ram.transferred > 0)
 }
 
 /// Migration that has ended, wherever the domain is now.
@@ -242,6 +248,7 @@ fn shown(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use vtax_guest::qmp::MigrationInfo;
     use vtax_model::{measurement::Silence, suspension::Suspension};
 
     use super::*;
@@ -278,6 +285,15 @@ mod tests {
         seen.observed.by_guest_clock = Some(Suspension { length_ns: 62_300_000, uncertainty_ns: 2_100_000 });
         seen.observed.by_peer = Some(PeerSilence { address, silence: Silence { unended: true, lost: 1, ..silence } });
         assert_eq!(seen.sides()[1..].join(", "), "62 ms ± 3 ms (guest clock), at least 64 ms (peer; 1 request lost)");
+    }
+
+    #[test]
+    fn a_connection_alone_sends_no_memory() {
+        let info = |text| serde_json::from_str::<MigrationInfo>(text).expect("as QEMU writes it");
+        let is_sending = |text| is_sending(MigrationProgress::Memory(&info(text)));
+        assert!(!is_sending(r#"{"status": "setup"}"#));
+        assert!(!is_sending(r#"{"status": "active", "ram": {"transferred": 0}}"#));
+        assert!(is_sending(r#"{"status": "active", "ram": {"transferred": 4096}}"#));
     }
 
     #[test]
