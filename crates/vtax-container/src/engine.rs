@@ -25,7 +25,7 @@ pub trait ContainerEngines {
 pub enum EngineRefusal {
     /// Its program cannot be started.
     NoProgram(io::Error),
-    /// Error message: of the program, or of waiting for it.
+    /// Error message of the program, or the error of waiting for it.
     Said(String),
     /// The program didn't end in time. It was killed, unless it is stuck in the kernel.
     Silent(Duration),
@@ -74,7 +74,7 @@ impl EngineRefusal {
     }
 }
 
-/// Returns a program's message in one line, without the prefixes `Error: ` and `error: ` of its lines.
+/// Returns a program's message in one line, without the prefixes `Error: ` and `error: `.
 pub(crate) fn words(text: &str) -> String {
     let lines = text
         .lines()

@@ -56,7 +56,7 @@ impl Pipes {
         Some(Pipes { stdin, stdout, unread: Cursor::default(), process: ChildProcess::adopt(child) })
     }
 
-    /// Returns the next line, which must be complete at `until`. If more than `most` bytes contain no line feed, the
+    /// Returns the next line, which must be complete by `until`. If more than `most` bytes contain no line feed, the
     /// line is too long.
     pub(super) fn line(&mut self, most: usize, until: Instant) -> Result<Vec<u8>, PipeError> {
         let mut line = std::mem::take(&mut self.unread).into_inner();
