@@ -16,7 +16,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time limit for each step over ssh: logging in, copying the agent, greeting.
+/// Time limit for each step over ssh: login, copy of the agent, greeting.
 const LOGIN: Duration = Duration::from_secs(30);
 /// Name of an agent's process.
 const PROGRAM: &str = "vtax-agent";

@@ -88,8 +88,8 @@ pub(super) trait Attachment {
     /// Selects the NIC with the address on which the endpoint is measured.
     fn measure_on(&mut self, _address: IpAddr) {}
 
-    /// Returns whether only the agent can see the endpoint's links. Those of hosts and zones are visible from this
-    /// machine.
+    /// Returns whether only the agent can see the endpoint's links. Those of a lab's hosts and zones are visible from
+    /// this machine.
     fn has_links_of_its_own(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Connects to the agents of several endpoints concurrently: a login alone may take half a minute.
+//! Connects to the agents of several endpoints concurrently, because a single login may take half a minute.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use vtax_wire::pool::dial_all;
 use super::{agent::Agent, attachment::Attachment};
 use crate::{events::RunEvents, stop::Stop};
 
-/// The rest of connecting to an agent. It takes time, and any thread can do it.
+/// Slow part of connecting to an agent, which any thread can execute.
 pub(super) type AgentConnection<'a> = Box<dyn FnOnce(&RunEvents) -> Result<Agent, Stop> + Send + 'a>;
 
 /// An agent to connect to.

@@ -111,8 +111,8 @@ impl Attachment for PodAttachment {
         Some(&self.found)
     }
 
-    /// The agent ends with its pod, e.g. when the pod is evicted, deleted or replaced, and with its container. A
-    /// restarted container in the same pod is not reported: the pod runs.
+    /// The agent ends with its pod, e.g. when the pod is evicted, deleted or replaced, or with its container. A
+    /// container that has restarted in the same pod isn't reported, because the pod is running.
     fn death(&self) -> Option<Report> {
         let FoundPod { end, .. } = &*self.found;
         let why = match (PodQuery { cluster: &Kubectl::user(), end }).running() {
