@@ -96,7 +96,7 @@ struct Pinner<'a> {
 type Together = BTreeMap<String, Vec<[usize; 2]>>;
 
 impl Pinner<'_> {
-    /// Pins the endpoints of a row. Returns notes on placements that were impossible, as sentences.
+    /// Pins the endpoints of a row. Returns notes on what the machines couldn't provide, as sentences.
     fn pin(&mut self, connected: &mut ConnectedRow) -> Result<Vec<String>, Stop> {
         let mut automatic = Together::new();
         for pair in 0..connected.pairs.len() {
