@@ -18,8 +18,8 @@ if ! has_target && ! rustup target add "$target"; then
 fi
 
 # Relative relocations are packed (DT_RELR): one or two bytes each instead of 24. musl has supported that since 1.2.4,
-# and Rust ships 1.2.5. A linker without this option prints a warning and ignores it. Unwind tables are omitted with
-# musl only, because glibc looks for them at startup.
+# and Rust ships 1.2.5. A linker without this option prints a warning and ignores it.
+# Unwind tables are omitted with musl only, because glibc looks for them at startup.
 case $target in
 *-musl) set -- "${1-}" -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-T,scripts/agent.ld ;;
 *) set -- "${1-}" ;;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the fuzz targets with libFuzzer, which traces the code that each input reaches. Saves a selection of the inputs
-# that reach new code as the corpus (tests/corpus). Requires a C++ compiler and stable Rust. Usage: fuzz.sh RUNS
-# [TARGET...]    a target is the end of a test's name, e.g. fuzz_studies
+# that reach new code as the corpus (tests/corpus). Requires a C++ compiler and stable Rust.
+# Usage: fuzz.sh RUNS [TARGET...]    a target is the end of a test's name, e.g. fuzz_studies
 set -eu
 
 runs=$1

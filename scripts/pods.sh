@@ -1,7 +1,8 @@
 #!/bin/bash
 # Measures between pods of a real Kubernetes cluster of two nodes on this machine, and checks `pod:` endpoints: errors,
 # rights, and what a killed vtax leaves. The cluster's programs are built once, into the cache: that takes 20 minutes of
-# CPU time. Usage: pods.sh VTAX VTAX-AGENT    requires root; VTAX-AGENT must be static
+# CPU time.
+# Usage: pods.sh VTAX VTAX-AGENT    requires root; VTAX-AGENT must be static
 set -eu
 vtax=$(realpath "$1") agent=$(realpath "$2")
 tests=$(realpath "$(dirname "$0")/../tests/pods")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Reports wording that prose.txt refuses, as FILE:LINE:TEXT with a replacement, and fails if there is any. Usage:
-# prose.sh
+# Reports wording that prose.txt refuses, as FILE:LINE:TEXT with a replacement, and fails if there is any.
+# Usage: prose.sh
 set -eu
 cd "$(dirname "$0")/.."
 list=scripts/prose.txt

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Starts labs, guests and runs in a loop and interrupts or kills most of them at a random moment, while one long run is
 # left undisturbed. At the end, the host must be in the same state as before: memory, open files, namespaces, links,
-# processes, files. Usage: soak.sh MINUTES VTAX [SEED]    requires root; VTAX_AGENT as for the tests
+# processes, files.
+# Usage: soak.sh MINUTES VTAX [SEED]    requires root; VTAX_AGENT as for the tests
 set -eu
 
 minutes=$1
