@@ -5,7 +5,7 @@
 #
 #   cluster.sh up DIRECTORY        DIRECTORY has `cluster` (tests/pods/cluster) and images (*.tar); returns when the
 #                                  nodes are ready
-#   cluster.sh run DIRECTORY WORD… runs a command beside the apiserver, with kubectl in the PATH
+#   cluster.sh run DIRECTORY WORD… runs a command next to the apiserver, with kubectl in the PATH
 #   cluster.sh down DIRECTORY
 #
 # Requires root, etcd, containerd, runc, CNI plugins (CNI: their directory), iproute2 and openssl.

@@ -18,7 +18,7 @@ pub(super) struct DialledEnd<K> {
     pub(super) attachment: Box<dyn Attachment>,
 }
 
-/// Connects to all agents. The error names every endpoint that can't be connected.
+/// Connects to all agents. The error names every endpoint whose agent can't be reached.
 pub(super) fn connect_all<K: Clone>(
     ends: &[DialledEnd<K>],
     program: &Path,

@@ -177,7 +177,7 @@ impl UntoldTimes {
     const GLANCES: u32 = 20;
     /// Minimum interval between readings.
     const PAUSE: Duration = Duration::from_millis(20);
-    /// Minimum share of the measured time between two readings.
+    /// Minimum part of the measured time between the first and the last reading.
     const ENOUGH: f64 = 0.25;
 
     /// Takes readings at intervals from the end of the warm-up to the end of the measured time, as if the program

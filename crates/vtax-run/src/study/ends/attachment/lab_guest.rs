@@ -59,7 +59,7 @@ impl LabGuest {
             link.attach(&self.link_setup(self.place.endpoint.mtu))?;
             Agent::greeted(link)
         };
-        // If the guest has died in the meantime, that is the better explanation.
+        // If the guest has died in the meantime, its death explains the failure better.
         greet().map_err(|error| self.death().unwrap_or(error))
     }
 

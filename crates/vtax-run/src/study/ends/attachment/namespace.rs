@@ -38,7 +38,7 @@ use crate::stop::{Blamed, Stop};
 /// Directory where `ip netns` pins namespaces (ip-netns(8)).
 const PINS: &str = "/run/netns";
 
-/// A namespace that is held open, so that it exists throughout a run.
+/// A namespace that is held open, so that all agents enter the same one throughout a run.
 pub(in crate::study::ends) struct HeldNamespace {
     /// Name known to the user.
     name: String,
