@@ -4,11 +4,10 @@
 set -eu
 host=$(rustc --print host-tuple)
 target=$(echo "$host" | sed 's/-gnu$/-musl/')
-# Its size is 2.32 MB (docs/benchmarks.md, docs/decisions/25-agent-with-musl.md).
+# The agent's size is 2.32 MB (docs/benchmarks.md, docs/decisions/25-agent-with-musl.md).
 most=2500000
 
-# Without this target the agent is linked with glibc and a third larger
-# (docs/decisions/25-agent-with-musl.md).
+# Without this target, the agent is linked with glibc and a third larger (docs/decisions/25-agent-with-musl.md).
 has_target() {
     [ -d "$(rustc --print target-libdir --target "$target")" ]
 }
@@ -18,8 +17,8 @@ if ! has_target && ! rustup target add "$target"; then
     most=3700000
 fi
 
-# Relative relocations are packed (DT_RELR): a byte or two each instead of 24. musl supports that since 1.2.4, and Rust
-# ships 1.2.5. A linker without this option prints a warning and ignores it.
+# Relative relocations are packed (DT_RELR): one or two bytes each instead of 24. musl has supported that since 1.2.4,
+# and Rust ships 1.2.5. A linker without this option prints a warning and ignores it.
 # Unwind tables are omitted with musl only, because glibc looks for them at startup.
 case $target in
 *-musl) set -- "${1-}" -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-T,scripts/agent.ld ;;

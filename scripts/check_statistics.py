@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Recomputes figures of vtax-stats with scipy and statsmodels, for fixed data.
 
-For developers; no gate needs it. Its output is recorded in
-crates/vtax-stats/src/tests/independent.rs, whose tests compare our values with it. Run it again
-when a formula changes, and record the output:
+For developers; no gate runs it. Its output is recorded in
+crates/vtax-stats/src/tests/independent.rs, whose tests compare our values with it. When a formula
+changes, run it again and record the output:
 
     python3 -m venv target/statistics-venv
     target/statistics-venv/bin/pip install scipy==1.17.1 statsmodels==0.15.0
@@ -45,7 +45,7 @@ def walsh_averages(differences):
 
 
 def signed_rank_interval(differences, confidence):
-    """Centres that the exact two-sided signed-rank test doesn't reject."""
+    """Interval of the centres that the exact two-sided signed-rank test doesn't reject."""
     averages = walsh_averages(differences)
     between = (averages[1:] + averages[:-1]) / 2
     refused = [
@@ -57,7 +57,7 @@ def signed_rank_interval(differences, confidence):
 
 
 def signed_rank(differences, method):
-    """Two-sided, with Pratt's treatment of zeros."""
+    """Two-sided p, with Pratt's treatment of zeros."""
     return stats.wilcoxon(differences, zero_method="pratt", method=method, correction=True).pvalue
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the fuzz targets with libFuzzer, which traces the code that an input reaches, and saves the inputs that together
-# reach all of it as the corpus (tests/corpus). Requires a C++ compiler and stable Rust.
+# Runs the fuzz targets with libFuzzer, which traces the code that each input reaches. Saves a selection of the inputs
+# that reach new code as the corpus (tests/corpus). Requires a C++ compiler and stable Rust.
 # Usage: fuzz.sh RUNS [TARGET...]    a target is the end of a test's name, e.g. fuzz_studies
 set -eu
 
@@ -8,14 +8,14 @@ runs=$1
 shift
 cd "$(dirname "$0")/.."
 
-# LLVM's names of the options that `cargo fuzz` passes to a nightly compiler.
+# LLVM's names for the options that `cargo fuzz` passes to a nightly compiler.
 coverage="-Cpasses=sancov-module"
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
     coverage="$coverage -Cllvm-args=-sanitizer-coverage-$option"
 done
 export RUSTFLAGS="--cfg fuzzing $coverage"
 export CARGO_INCREMENTAL=0
-# Targets write their files to memory, which is up to ten times as fast.
+# Targets write their files to memory, which is up to ten times faster.
 [ ! -d /dev/shm ] || export TMPDIR=/dev/shm
 
 # Limits of a target's corpus in the repository: number of inputs, bytes per input, bytes in total.
@@ -42,7 +42,7 @@ wanted() {
     return 1
 }
 
-# Copies inputs of all sizes. libFuzzer has left only inputs that each reach code that the others don't.
+# Copies inputs of all sizes to the corpus. After the merge, each input reaches code that the others don't.
 keep() {
     folder=$1
     into=tests/corpus/$(basename "$folder")
@@ -60,7 +60,7 @@ keep() {
 
 mkdir -p target/fuzz
 log=target/fuzz/build.log
-# Only crates with targets: the tests of the others aren't linked with libFuzzer.
+# Only crates with targets, because the tests of others aren't linked with libFuzzer.
 packages=$(grep -l '^vtax-fuzz' crates/*/Cargo.toml | sed 's|crates/\(.*\)/Cargo.toml|--package=\1|')
 # shellcheck disable=SC2086
 if ! cargo test --locked $packages --lib --bin vtax --profile fuzz --target-dir target/fuzz/build --no-run 2>"$log"; then

@@ -2,7 +2,7 @@
 # Builds an OCI image archive with both programs, without a container engine. Podman, Docker, containerd and kind load it.
 # Usage: image.sh VTAX AGENT DIRECTORY    the archive is DIRECTORY/vtax_VERSION_ARCHITECTURE.oci.tar
 #
-# The same programs give the same bytes. All times in it are SOURCE_DATE_EPOCH (default: 0, i.e. 1970).
+# Identical programs yield identical bytes. All times in the archive are SOURCE_DATE_EPOCH (default: 0, i.e. 1970).
 set -eu
 export LC_ALL=C
 vtax=$(realpath "$1")
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 version=$("$vtax" --version | cut -d' ' -f2)
 seconds=${SOURCE_DATE_EPOCH:-0}
 created=$(date -u -d "@$seconds" +%Y-%m-%dT%H:%M:%SZ)
-# Engines use Go's names of architectures.
+# Images use Go's names of architectures.
 case $(uname -m) in
 x86_64) architecture=amd64 ;;
 aarch64) architecture=arm64 ;;
@@ -26,7 +26,7 @@ root=$work/root
 image=$work/image
 blobs=$image/blobs/sha256
 
-# Prints an archive of all files below a directory that depends only on their names, modes and contents.
+# Prints an archive of all files in a directory. It depends only on their names, modes and contents.
 pack() {
     (
         cd "$1"
@@ -41,7 +41,7 @@ store() {
     echo "$digest"
 }
 
-# Prints what refers to a blob: its media type, digest and size.
+# Prints a reference to a blob, by media type, digest and size: descriptor TYPE DIGEST
 descriptor() {
     printf '"mediaType": "application/vnd.oci.image.%s", "digest": "sha256:%s", "size": %s' \
         "$1" "$2" "$(stat -c %s "$blobs/$2")"
@@ -50,16 +50,17 @@ descriptor() {
 install -d -m 755 "$root" "$root/usr" "$root/usr/bin" "$root/usr/share" "$root/usr/share/doc" "$root/usr/share/doc/vtax" \
     "$image" "$image/blobs" "$blobs"
 install -d -m 1777 "$root/tmp"
-# A volume that is mounted here gets the mode that vtax requires.
+# A new volume mounted here inherits this mode, which vtax requires.
 install -d -m 755 "$root/state"
 install -m 755 "$vtax" "$root/usr/bin/vtax"
 install -m 755 "$agent" "$root/usr/bin/vtax-agent"
 install -m 644 -t "$root/usr/share/doc/vtax" LICENSE-APACHE LICENSE-MIT crates/vtax-plot/LICENCES.txt
 pack "$root" >"$work/layer"
-# The layer isn't compressed: the bytes would depend on the version of gzip, and the whole archive can be compressed.
+# The layer isn't compressed, because its bytes would depend on the version of gzip. The whole archive can be
+# compressed.
 layer=$(store "$work/layer")
 
-# The first process of a container ignores SIGTERM unless it handles it; the agent doesn't.
+# The first process of a container ignores SIGTERM unless it has a handler, and the agent has none.
 cat >"$work/config" <<CONFIG
 {
   "created": "$created",

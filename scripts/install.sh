@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 install -D "$vtax" "$to/bin/vtax"
 install -D "$agent" "$to/bin/vtax-agent"
-# For users of Oracle's ldm. It isn't in the PATH, because other programs have that name too.
+# For users of Oracle's ldm. It isn't in the PATH, because other programs have this name, too.
 install -d "$to/libexec/vtax"
 ln -sf ../../bin/vtax "$to/libexec/vtax/ldm"
 install -D -m 644 scripts/vtax-domains.service "$to/lib/systemd/system/vtax-domains.service"

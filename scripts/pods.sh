@@ -1,6 +1,7 @@
 #!/bin/bash
-# Measures between pods of a real Kubernetes cluster of two nodes on this machine, and checks what `pod:` ends promise.
-# The cluster's programs are built once, into the cache: that takes 20 minutes of CPU time.
+# Measures between pods of a real Kubernetes cluster of two nodes on this machine, and checks `pod:` endpoints: errors,
+# rights, and what a killed vtax leaves. The cluster's programs are built once, into the cache: that takes 20 minutes of
+# CPU time.
 # Usage: pods.sh VTAX VTAX-AGENT    requires root; VTAX-AGENT must be static
 set -eu
 vtax=$(realpath "$1") agent=$(realpath "$2")
@@ -22,7 +23,7 @@ program() {
     mv "$program.part" "$program"
 }
 
-# Makes an image archive of a tree, with a name and a command: image NAME TREE COMMAND
+# Makes an archive of an image: image NAME TREE COMMAND
 image() {
     local archive=$work/archive layer
     mkdir -p "$archive"
@@ -42,7 +43,7 @@ images() {
     for applet in sh sleep cat head wc mkdir chmod rm uname ls; do
         ln -s busybox "$trees/tools/bin/$applet"
     done
-    # The names of an image without a shell don't matter: only `sleep` is there.
+    # An image without a shell: busybox can be started only as `sleep`.
     cp /bin/busybox "$trees/pause/bin/sleep"
     cp "$agent" "$trees/agent/bin/vtax-agent"
     image tools "$trees/tools" '"/bin/sleep", "1000000"'
@@ -61,7 +62,7 @@ kubectl() {
     cluster run kubectl "$@"
 }
 
-# Runs vtax with the rights that docs/measure.md names, beside the apiserver.
+# Runs `vtax measure` next to the apiserver, with only the rights in docs/measure.md.
 measure() {
     cluster run env VTAX_STATE="$work/state" VTAX_RUN="$work/labs" VTAX_AGENT="$agent" KUBECONFIG="$work/vtax.kubeconfig" \
         "$vtax" measure "$@"
@@ -82,7 +83,7 @@ path() {
     done
 }
 
-# Expects an exit status and words in the message: refused STATUS WORDS END
+# Expects an exit status and a text in the message: refused STATUS TEXT END
 refused() {
     local told status=0
     told=$(measure --to "pod:shop/$3" 2>&1) || status=$?
@@ -94,7 +95,7 @@ agents() {
     cluster run sh -c 'grep -lx vtax-agent /proc/[0-9]*/comm 2>/dev/null | wc -l'
 }
 
-# Starts a vtax that measures until something happens; its pid in the cluster is in the file `begun`.
+# Starts a long measurement in the background. The file `begun` has its PID in the cluster's namespace.
 begin() {
     before=$(agents)
     cluster run env VTAX_STATE="$work/state" VTAX_RUN="$work/labs" VTAX_AGENT="$agent" sh -c \

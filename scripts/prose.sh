@@ -1,5 +1,5 @@
 #!/bin/sh
-# Reports wording that prose.txt refuses, as FILE:LINE: TEXT, and fails if there is any.
+# Reports wording that prose.txt refuses, as FILE:LINE:TEXT with a replacement, and fails if there is any.
 # Usage: prose.sh
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ found=$(mktemp)
 trap 'rm -f "$found"' EXIT
 tab=$(printf '\t')
 
-# Snapshots follow the sources, and the corpus and what is vendored are not ours to word.
+# Snapshots follow the sources. The corpus and vendored files are not our prose.
 in_scope() {
     git grep -nP -e "$1" -- '*.rs' '*.md' '*.toml' '*.sh' Makefile '*.js' \
         ':!tests/corpus' ':!scripts/prose.*' ':!crates/vtax-plot/js' ':!tests/browser/axe.min.js' || [ $? = 1 ]

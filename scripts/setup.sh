@@ -36,7 +36,8 @@ install() {
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(newest) "$@" >/dev/null
 }
 
-# The QEMU and kernel of Debian 12 have no SR-IOV NIC; its backports do. They come from the same archive as the rest.
+# The QEMU and kernel of Debian 12 have no SR-IOV NIC; its backports do. They are in the same archive as the other
+# packages.
 offer_backports() {
     # shellcheck disable=SC1091
     [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bookworm ] || return 0
@@ -53,7 +54,7 @@ newest() {
     ! apt-get indextargets --format '$(RELEASE)' | grep -qx bookworm-backports || echo "-t bookworm-backports"
 }
 
-# Unpacks a kernel for guests where vtax looks for one. Nothing is installed; /boot stays as it is.
+# Unpacks a kernel for guests where vtax looks for one. Nothing is installed, and /boot isn't changed.
 guest_kernel() {
     cache="${XDG_CACHE_HOME:-$HOME/.cache}/vtax/kernel"
     if [ "$(id -u)" = 0 ] && [ ! -e "$cache" ]; then
@@ -71,7 +72,7 @@ guest_kernel() {
     # shellcheck disable=SC2046
     (cd "$unpacked" && apt-get download -qq -o APT::Sandbox::User=root $(newest) "$package" && dpkg -x "$package"_*.deb tree)
     touch "$unpacked/tree/$package"
-    # As vtax makes it: its cache is private whatever the umask.
+    # Private whatever the umask, like a cache that vtax creates.
     (umask 077 && mkdir -p "$(dirname "$cache")")
     rm -rf "$cache"
     mv "$unpacked/tree" "$cache"
@@ -91,7 +92,7 @@ need_rust() {
     fi
 }
 
-# Another implementation of HdrHistogram, with which crates/vtax-model/tests/interop.rs compares ours.
+# Installs another implementation of HdrHistogram, with which crates/vtax-model/tests/interop.rs compares ours.
 interop_environment() {
     environment="$(dirname "$0")/../target/interop-venv"
     made_of="hdrhistogram==0.10.8"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Runs labs, guests and runs in a loop, kills most of them at a random moment, and leaves one long run undisturbed.
-# At the end the host must be as at the beginning: memory, open files, namespaces, links, processes, files.
+# Starts labs, guests and runs in a loop and interrupts or kills most of them at a random moment, while one long run is
+# left undisturbed. At the end, the host must be in the same state as before: memory, open files, namespaces, links,
+# processes, files.
 # Usage: soak.sh MINUTES VTAX [SEED]    requires root; VTAX_AGENT as for the tests
 set -eu
 
@@ -82,7 +83,7 @@ settled() {
 }
 
 count=0 kills=0 panics=0
-# The first lab creates directories that remain, so it runs before the first count.
+# The first lab creates directories that remain, so it is started before the first count.
 "$vtax" lab up "$here/bridge.toml" >>"$log" 2>&1
 settled >"$here/begin"
 

@@ -1,8 +1,9 @@
-//! Commands that this test can't run. The unit tests of the command line read them, so that no option is mistyped.
+//! Commands that this test can't run. The unit tests of the command line parse them, so that mistyped options are
+//! found.
 
 use super::page::Mention;
 
-/// Words of the commands, each with the reason. A command matches if it contains them consecutively.
+/// Parts of commands, each with the reason. A command matches if its line contains the part.
 const CANNOT: [(&str, &str); 54] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
@@ -60,12 +61,12 @@ const CANNOT: [(&str, &str); 54] = [
     ("--kernel kernel", "needs a kernel for guests"),
 ];
 
-/// Why this command isn't run, if so.
+/// Returns the reason why a command isn't run, if it is listed.
 pub(crate) fn reason(line: &str) -> Option<&'static str> {
     CANNOT.iter().find(|(words, _)| has(line, words)).map(|(_, why)| *why)
 }
 
-/// Entries that no longer match any command.
+/// Returns the entries that match no command of the book.
 pub(crate) fn stale(mentions: &[Mention]) -> Vec<&'static str> {
     let stale = CANNOT.iter().filter(|(words, _)| !mentions.iter().any(|mention| has(&mention.line(), words)));
     stale.map(|(words, _)| *words).collect()

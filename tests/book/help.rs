@@ -1,10 +1,10 @@
-//! The examples at the end of each verb's help.
+//! Examples in the help of the commands.
 
 use std::process::Command;
 
 use super::page::Mention;
 
-/// All of them.
+/// Returns the examples of all commands.
 pub(crate) fn examples() -> Vec<Mention> {
     below(&[])
 }
@@ -18,20 +18,20 @@ fn below(verb: &[&str]) -> Vec<Mention> {
     found
 }
 
-/// `-h` of stop-domain is that of `ldm`: to halt.
+/// Uses `--help`, because `stop-domain -h` halts the domain, as in Oracle's ldm.
 fn help(verb: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vtax"));
     let output = command.args(verb).arg("--help").output().expect("vtax runs");
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The lines of a section, which are indented by two.
+/// Returns the lines of a section that are indented by two spaces. Lines with more continue a description.
 fn section<'a>(help: &'a str, title: &str) -> impl Iterator<Item = &'a str> {
     let after = help.lines().skip_while(move |line| *line != title).skip(1).take_while(|line| !line.is_empty());
     after.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '))
 }
 
-/// Its description may continue on the next line.
+/// Returns the command of an example, without its description.
 fn example(place: &str, line: &str) -> Option<Mention> {
     Mention::of(place.to_owned(), line, false)
 }

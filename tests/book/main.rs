@@ -1,9 +1,9 @@
 //! Runs every command of the book, and every example of `--help`, as a reader types it.
 //!
-//! Each command has its own directory with the files, results and labs that the pages mention, so none depends on
-//! another one. Commands that measure get options that make them short. All are run in a network namespace of the test.
-//! Requires root. Commands that can't be run are listed in `cannot.rs`, each with the reason; the unit tests of the
-//! command line read those, too.
+//! Each command has its own directory with the files, results and labs that the pages mention, so that none depends on
+//! another. Commands that measure get options that make them short. All run in a network namespace of the test, which
+//! requires root. Commands that can't be run are listed in `cannot.rs`, each with the reason; the unit tests of the
+//! command line parse these.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -27,11 +27,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use page::Mention;
 use sandbox::Sandbox;
 
-/// Set where the network namespace is the test's own.
+/// Set in the environment if the network namespace is that of the test.
 const INSIDE: &str = "VTAX_BOOK_INSIDE";
 
 fn main() -> ExitCode {
-    // cargo asks for the tests' names only.
+    // With `--list`, only the tests' names are printed, which needs no namespace.
     let arguments = Arguments::from_args();
     if !arguments.list && env::var_os(INSIDE).is_none() {
         panic!("unshare of util-linux has failed: {}", in_own_network().exec());
@@ -41,7 +41,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// This program again, in a network namespace whose loopback has the MTU of a wire and the pages' addresses.
+/// Returns the command that runs this program again, in a network namespace whose loopback has the MTU of a wire and
+/// the addresses that the pages mention.
 fn in_own_network() -> Command {
     const PREPARED: &str = r#"ip link set lo mtu 1500 up && ip address add 192.0.2.1/24 dev lo &&
         ip address add 192.0.2.7/24 dev lo &&
@@ -61,7 +62,7 @@ fn trials() -> Vec<Trial> {
         true => Ok(()),
         false => Err(format!("no page has these any more: {stale:#?}").into()),
     });
-    // Commands that are equal when shortened run once.
+    // Commands that are equal after shortening run once.
     let mut commands: BTreeMap<Vec<String>, Vec<Mention>> = BTreeMap::new();
     for mention in mentions.into_iter().filter(|mention| cannot::reason(&mention.line()).is_none()) {
         commands.entry(shorter::shorter(&mention.words)).or_default().push(mention);

@@ -1,24 +1,24 @@
-//! The commands and options that the pages of the book name.
+//! Commands and options that the pages of the book mention.
 
 use std::{fs, ops::Range, path::Path};
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// A command on a page.
+/// A command of a page or a help text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mention {
-    /// Its page and line, as `docs/labs.md:31`.
+    /// Page and line, e.g. `docs/labs.md:31`.
     pub(crate) place: String,
-    /// The words, with values instead of placeholders.
+    /// Words of the command, with values instead of placeholders.
     pub(crate) words: Vec<String>,
-    /// True if it may be incomplete: a command name within a sentence, or a command with `…`.
+    /// True if it may be incomplete: within a sentence, or with `…`.
     pub(crate) is_partial: bool,
 }
 
-/// Directories and files with pages, from the top of the project.
+/// Directories and files with pages, relative to the project's root.
 const PAGES: [&str; 4] = ["docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// Each page's name and text.
+/// Returns each page's name and text.
 pub(crate) fn pages() -> Vec<(String, String)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
@@ -38,14 +38,14 @@ fn collect(top: &Path, name: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// A piece of code of a page: a line of a block, or a span within a sentence.
+/// A piece of code on a page: a line of a block, or a span within a sentence.
 struct Code {
     line: usize,
     text: String,
     is_span: bool,
 }
 
-/// Blocks in a language are files, and no commands.
+/// Returns the code of a page. Blocks with a language are skipped, because they contain files, not commands.
 fn code(page: &str) -> Vec<Code> {
     let line = |at: Range<usize>| page[..at.start].matches('\n').count() + 1;
     let mut in_commands = false;
@@ -70,13 +70,13 @@ fn code(page: &str) -> Vec<Code> {
     found
 }
 
-/// The commands of vtax in a page.
+/// Returns the vtax commands of a page.
 pub(crate) fn commands(name: &str, page: &str) -> Vec<Mention> {
     let mention = |code: Code| Mention::of(format!("{name}:{}", code.line), &code.text, code.is_span);
     code(page).into_iter().filter_map(mention).collect()
 }
 
-/// The options in the sentences and tables of a page that no verb stands before, as `--streams 4`.
+/// Returns the options that appear without a command in the sentences and tables of a page, e.g. `--streams 4`.
 pub(crate) fn options(name: &str, page: &str) -> Vec<Mention> {
     let spans = code(page).into_iter().filter(|code| code.is_span);
     let option = |code: Code| {
@@ -88,8 +88,8 @@ pub(crate) fn options(name: &str, page: &str) -> Vec<Mention> {
     spans.filter_map(option).collect()
 }
 
-/// Targets of a page's links within the project: a file from the page's directory, or none for the page itself, and the
-/// heading there.
+/// Returns the targets of a page's links within the project: the file relative to the page's directory, empty for the
+/// page itself, and the heading, which may be empty.
 pub(crate) fn links(page: &str) -> Vec<(String, String)> {
     let target = |event| match event {
         Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.into_string()),
@@ -104,7 +104,7 @@ pub(crate) fn links(page: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-/// Returns the anchors of a page's headings: in lower case, with a hyphen for each blank, without other characters.
+/// Returns the anchors of a page's headings: in lower case, with a hyphen for each space, without punctuation.
 pub(crate) fn headings(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut heading: Option<String> = None;
@@ -124,9 +124,9 @@ pub(crate) fn headings(page: &str) -> Vec<String> {
 }
 
 impl Mention {
-    /// Returns the command in this text, if it is one of vtax. Text after `#` is a comment.
+    /// Returns the command in this text, if it runs vtax. Text after `#` is a comment.
     pub(crate) fn of(place: String, text: &str, is_span: bool) -> Option<Mention> {
-        // Apostrophes of sentences aren't quotes.
+        // A text with an unpaired quote, e.g. an apostrophe, isn't a command.
         let words = shlex::split(text).unwrap_or_default();
         let vtax = words.iter().position(|word| word == "vtax")?;
         if !words[..vtax].iter().all(|word| runs_the_next(word)) || words.len() == vtax + 1 {
@@ -137,7 +137,7 @@ impl Mention {
         Some(Mention { place, words: filled(&words), is_partial })
     }
 
-    /// As a user types it.
+    /// Returns the command as a user types it.
     pub(crate) fn line(&self) -> String {
         let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
         self.words.iter().map(quoted).collect::<Vec<_>>().join(" ")
@@ -148,12 +148,12 @@ fn is_ellipsis(word: &str) -> bool {
     word == "…" || word == "..."
 }
 
-/// Returns true if a command follows this word: `sudo`, one of its options, a variable assignment.
+/// Returns true for words that may precede a command: `sudo`, an option of it, a variable assignment.
 fn runs_the_next(word: &str) -> bool {
     ["sudo", "systemd-inhibit"].contains(&word) || word.starts_with('-') || word.contains('=')
 }
 
-/// Values of placeholders: the preceding word (any, if empty), the placeholder, and the value.
+/// Values of placeholders: the preceding word (empty for any), the placeholder, and the value.
 const VALUES: [(&str, &str, &str); 30] = [
     ("up", "FILE", "rack.toml"),
     ("run", "FILE", "my-study.toml"),
@@ -187,8 +187,7 @@ const VALUES: [(&str, &str, &str); 30] = [
     ("", "SPEC", "emulated:nics=2"),
 ];
 
-/// Returns the words with values instead of placeholders, which are words in capitals, or parts of
-/// words.
+/// Returns the words with values instead of placeholders, which are words or parts of words in capitals.
 fn filled(words: &[String]) -> Vec<String> {
     let before = |nth: usize| if nth == 0 { "" } else { words[nth - 1].as_str() };
     words.iter().enumerate().map(|(nth, word)| filled_word(before(nth), word)).collect()

@@ -1,4 +1,4 @@
-//! A directory with what the pages speak of, for one command.
+//! A directory for one command, with the files, results and labs that the pages mention.
 
 mod prepared;
 
@@ -20,7 +20,7 @@ use nix::{
 
 use super::bench::Bench;
 
-/// The exit status and output of a command.
+/// Exit status and output of a command.
 pub(crate) struct Outcome(Output);
 
 pub(crate) struct Sandbox {
@@ -28,7 +28,8 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Includes the lab if the command works in it, and a run to resume if the command resumes one.
+    /// Creates the sandbox of a command: with the lab if the command works in one, and with a stopped run if the
+    /// command resumes one.
     pub(crate) fn for_command(words: &[String]) -> Sandbox {
         let bench = Bench::new();
         prepared::files(bench.path());
@@ -47,7 +48,7 @@ impl Sandbox {
             if !["create", "add-domain"].contains(&words[2].as_str()) {
                 sandbox.prepare(&["ldm", "create", "pluto"]);
             }
-            // Objects that the pages add do not exist yet.
+            // Objects that the commands add must not exist yet.
             match words[2].as_str() {
                 "add-vds" => sandbox.prepare(&["ldm", "remove-vds", "-f", "primary-vds0"]),
                 "add-vdsdev" => sandbox.prepare(&["ldm", "remove-vdsdev", "data@primary-vds0"]),
@@ -85,14 +86,14 @@ impl Sandbox {
     }
 }
 
-/// Returns the directory of the kernel for guests.
+/// Returns the cache directory, which contains the kernel for guests.
 fn cache() -> PathBuf {
     let home = || Path::new(&env::var_os("HOME").unwrap_or_default()).join(".cache");
     env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from)
 }
 
 impl Drop for Sandbox {
-    /// Its labs are removed with it.
+    /// Removes its labs.
     fn drop(&mut self) {
         let labs = fs::read_dir(self.labs().join("labs")).into_iter().flatten().flatten();
         for lab in labs.map(|lab| lab.file_name()) {
@@ -106,8 +107,8 @@ fn is_verb(words: &[String], verb: &str) -> bool {
     words.get(1).is_some_and(|word| word == verb)
 }
 
-/// A server doesn't end by itself: it is told to end after its first line. Where tests run in the background, Ctrl-C
-/// would be ignored.
+/// Runs a server until it has printed a line, then terminates it. SIGINT isn't used, because it is ignored if the tests
+/// run in the background.
 fn until_it_speaks(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
     let mut line = String::new();
@@ -125,10 +126,10 @@ impl Outcome {
         if is_verb(words, "ui") {
             return self.0.status.signal() == Some(Signal::SIGTERM as i32);
         }
-        // On a busy machine a truth can't be judged, and a difference may be out of reach.
+        // On a busy machine, a reference case may be inconclusive, and a difference may be undetectable.
         let depends = is_verb(words, "calibrate") || words.iter().any(|word| word == "--show");
         let may = match is_verb(words, "advise") {
-            // Nothing was measured on this machine.
+            // There are no measurements of this machine.
             true => &[0, 1, 69][..],
             false if depends => &[0, 1],
             false => &[0],
@@ -136,7 +137,7 @@ impl Outcome {
         self.0.status.code().is_some_and(|code| may.contains(&code))
     }
 
-    /// Returns true if it was an incomplete command.
+    /// Returns true if the command was refused as incomplete.
     pub(crate) fn lacks_something(&self) -> bool {
         const LACKS: [&str; 5] = [
             "required arguments were not provided",

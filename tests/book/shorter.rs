@@ -1,19 +1,19 @@
-//! The same command with less work: fewer and shorter samples, fewer rows, smaller files.
+//! Shortens commands: fewer and shorter samples, fewer rows, smaller files.
 
 struct Rule {
     /// Prefix of the command.
     verb: &'static str,
-    /// Options added to it, overriding its own.
+    /// Options that are set, overriding those of the command.
     less: &'static [&'static str],
-    /// Options that it gets if it doesn't have them.
+    /// Options that are added unless the command has them.
     part: &'static [&'static str],
 }
 
 const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 
-/// The longest beginning counts.
+/// Rules by prefix of the command. The longest matching prefix applies.
 const RULES: [Rule; 19] = [
-    // Without requirements there is no advice; these are in the file.
+    // `advise` needs at least one requirement. With `--file`, the file has some.
     Rule { verb: "advise", less: &[], part: &["--migrate live"] },
     Rule { verb: "advise --file", less: &[], part: &[] },
     Rule { verb: "demo", less: &["--samples 1"], part: &[] },
@@ -30,7 +30,7 @@ const RULES: [Rule; 19] = [
     },
     Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--mode host"] },
     Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host", "--mtu 1500"] },
-    // It boots eight guests.
+    // Boots eight guests.
     Rule { verb: "run vmdq", less: &["--dry-run"], part: &[] },
     Rule { verb: "run vdisk", less: &["--dry-run"], part: &[] },
     Rule { verb: "run migration", less: &["--dry-run"], part: &[] },
@@ -41,7 +41,7 @@ const RULES: [Rule; 19] = [
         less: &["--samples 1", "--duration 50ms", "--warmup 5ms"],
         part: &["--disk-test random:range=16MiB"],
     },
-    // It would change this machine; tests/kernel/tuning.rs changes zones.
+    // Would change this machine; tests/kernel/tuning.rs changes zones.
     Rule { verb: "tune apply", less: &["--dry-run"], part: &[] },
     Rule { verb: "calibrate", less: &["--only loss", "--rounds 0"], part: &[] },
     Rule {
@@ -51,8 +51,8 @@ const RULES: [Rule; 19] = [
     },
 ];
 
-/// Verbs without a rule that change nothing but files of the sandbox, and namespaces that they make. A verb is run only
-/// if it is known, because the test is root and a page may name one that changes the machine.
+/// Verbs without a rule that change only files of the sandbox, and namespaces that they create. A verb is run only if
+/// it is known, because the test runs as root, and a page may mention one that changes the machine.
 const HARMLESS: [&str; 18] = [
     "--version",
     "--state",
@@ -74,7 +74,7 @@ const HARMLESS: [&str; 18] = [
     "ui",
 ];
 
-/// Returns true if a rule or the list has the command, whose end may be missing if it is partial.
+/// Returns true if a rule or the list contains the command. A partial command may be shorter than the entry.
 pub(crate) fn is_known(words: &[String], is_partial: bool) -> bool {
     let line = format!("{} ", words[1..].join(" "));
     let known = RULES.iter().map(|rule| rule.verb).chain(HARMLESS);
@@ -82,13 +82,13 @@ pub(crate) fn is_known(words: &[String], is_partial: bool) -> bool {
     known.any(|verb| line.starts_with(&verb) || is_partial && verb.starts_with(line.trim_start()))
 }
 
-/// Options that take long in any command.
+/// Values for options that could make any command take long.
 const LONG: [&str; 4] = ["--budget 3s", "--show 99%", "--width 1000000", "--max 3"];
 
-/// Options that decide by themselves how many samples are taken.
+/// Options that determine the number of samples.
 const HOW_MANY: [&str; 3] = ["--budget", "--show", "--confidence"];
 
-/// More rounds than the resumed run has.
+/// Option for a resumed run: more rounds than it has.
 const ROUNDS_IN_ALL: &str = "--samples 8";
 
 pub(crate) fn shorter(words: &[String]) -> Vec<String> {
@@ -114,12 +114,12 @@ fn name(option: &'static str) -> &'static str {
     option.split(' ').next().unwrap_or(option)
 }
 
-/// Gives an option its value, if it has one, or adds it.
+/// Sets the value of an option, or adds the option if the command doesn't have it.
 fn set(words: &mut Vec<String>, option: &'static str) {
     let mut parts = option.split(' ');
     let (name, value) = (parts.next().unwrap_or(option), parts.next());
     match words.iter().position(|word| word == name) {
-        // In a sentence it may have no value.
+        // In a sentence, the option may have no value.
         Some(place) => words.get_mut(place + 1).zip(value).into_iter().for_each(|(given, value)| *given = value.into()),
         None => words.extend(option.split(' ').map(str::to_owned)),
     }

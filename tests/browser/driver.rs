@@ -1,5 +1,5 @@
-//! Chromium's driver: a process that controls a headless browser as WebDriver specifies
-//! (<https://www.w3.org/TR/webdriver2/>): requests over HTTP with a body and an answer in JSON.
+//! Client of ChromeDriver, a process that controls a headless Chromium through WebDriver
+//! (<https://www.w3.org/TR/webdriver2/>): HTTP requests and answers with JSON bodies.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -14,10 +14,10 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-/// The key by which an answer names an element.
+/// Key of an element's ID in an answer.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Session of a driver and its browser: one process group, which also ends when a test fails.
+/// Session of a driver and its browser, which are one process group. It is killed even if the test fails.
 pub(crate) struct Driver {
     process: Child,
     port: u16,
@@ -57,7 +57,7 @@ impl Driver {
         driver
     }
 
-    /// Sends a command of the session, and returns the value of its answer, or the error of the driver.
+    /// Sends a command of the session. Returns the value of the answer, or the error of the driver.
     pub(crate) fn post(&self, command: &str, parameters: &Value) -> Result<Value, String> {
         self.asked("POST", &format!("{}/{command}", self.session), parameters)
     }
@@ -89,7 +89,8 @@ impl Driver {
     }
 }
 
-/// Reads the value of an answer; its text as an error if the status is not 200. The driver leaves the connection open.
+/// Reads the value of an answer, which is an error unless the status is 200. Reads only up to the end of the body,
+/// because the driver doesn't close the connection.
 fn value(mut answer: impl BufRead) -> Result<Value, String> {
     let mut line = || {
         let mut line = String::new();

@@ -1,8 +1,7 @@
-//! Pages in a real browser, headless: rendering and interaction by mouse, by keyboard, on a phone, in the dark theme
-//! and without scripts, and accessibility checks by axe (<https://github.com/dequelabs/axe-core>).
+//! Pages in a real, headless browser: rendering and interaction by mouse and keyboard, on the screen of a phone, in the
+//! dark theme and without scripts, and accessibility checks by axe (<https://github.com/dequelabs/axe-core>).
 //!
-//! Each test saves its screenshots in `browser` in the directory of tests below `target`. On a machine without Chromium
-//! and its driver the tests fail.
+//! Screenshots are saved in `target/tmp/browser`. Without Chromium and its driver, the tests fail.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the kernel tests use more of it")]
@@ -24,13 +23,13 @@ use vtax_store::{RunWriter, Store};
 use bench::Bench;
 use window::{Look, Window};
 
-/// Text that must not be interpreted as markup: in a title, which a study's author writes.
+/// Title of a study, which its author chooses. It must not be interpreted as markup.
 const HOSTILE: &str = "A \"quoted\" <b>title</b></script><img src=x onerror=document.title='owned'> \u{202e}dlrow";
 
-/// The key, as WebDriver names it.
+/// Enter key, in WebDriver's notation.
 const ENTER: &str = "\u{e007}";
 
-/// `vtax ui` for the store of a bench.
+/// A `vtax ui` that serves the store of a bench.
 struct Served {
     bench: Bench,
     vtax: Child,
@@ -63,7 +62,7 @@ impl Drop for Served {
     }
 }
 
-/// Stores a run with all of its samples, as one in progress.
+/// Stores a run with all of its samples as a run in progress.
 fn begun(state: &Path, run: &Run) -> RunWriter {
     std::fs::create_dir_all(state).expect("a directory");
     let mut writer = Store::open(state).expect("it opens").create_run(&run.header).expect("a run");
@@ -80,7 +79,7 @@ fn named(mut run: Run, id: &str, started: &str) -> Run {
     run
 }
 
-/// Two runs of the demo, and one whose title is hostile.
+/// Returns a bench with two runs of the demo, and one with a hostile title.
 fn usual() -> Bench {
     let bench = Bench::new();
     let state = bench.state();

@@ -1,4 +1,4 @@
-//! Window of a headless Chromium.
+//! Windows of a headless Chromium.
 
 use std::{
     fs,
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::driver::Driver;
 
-/// Far longer than a page takes on a busy machine.
+/// Timeout, far longer than a page takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 const AXE: &str = include_str!("axe.min.js");
 
-/// Presentation of a page to a reader.
+/// Screen and settings of a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) name: &'static str,
@@ -44,7 +44,7 @@ impl Window {
                 .to_vec();
         arguments.push(format!("--window-size={width},{height}"));
         let window = Window(Driver::start(&arguments));
-        // While other tests run, axe needs more than WebDriver's 30 s for a page.
+        // While other tests run, axe takes longer for a page than WebDriver's default of 30 s.
         window.0.post("timeouts", &json!({"script": PATIENCE.as_millis()})).expect("Chromium takes it");
         let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         window.devtools("Emulation.setDeviceMetricsOverride", &metrics);
@@ -88,23 +88,23 @@ impl Window {
     /// Waits until a script returns true.
     pub(crate) fn wait_for(&self, script: &str) {
         let begun = Instant::now();
-        // A page that is being replaced runs no script.
+        // While a page is being replaced, scripts fail.
         while self.executed(script, &[]).ok() != Some(json!(true)) {
             assert!(begun.elapsed() < PATIENCE, "never: {script}");
             thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Saves a screenshot of the visible part.
+    /// Saves a screenshot of the visible part of the page.
     pub(crate) fn picture(&self, name: &str) {
         let png = self.0.get("screenshot");
         let png = BASE64_STANDARD.decode(png.as_str().expect("a picture")).expect("base64");
         fs::write(pictures().join(format!("{name}.png")), png).expect("kept");
     }
 
-    /// Returns axe's serious findings: the rule, and where.
+    /// Returns axe's serious and critical findings, each as the rule and the HTML of the elements.
     pub(crate) fn serious_findings(&self) -> Value {
-        // The page's policy allows no other script, except the driver's.
+        // The page's policy blocks other scripts, but not those of the driver.
         self.script(AXE, &[]);
         let search = "const done = arguments[arguments.length - 1];
             axe.run(document, {resultTypes: ['violations']}).then((found) => done(found.violations
@@ -113,7 +113,8 @@ impl Window {
         self.0.post("execute/async", &json!({"script": search, "args": []})).expect("axe runs")
     }
 
-    /// Returns the elements wider than the window, if the page scrolls sideways once its charts have found their width.
+    /// Returns up to five elements that extend beyond the window, if the page still scrolls sideways after its charts
+    /// have been resized.
     pub(crate) fn too_wide(&self) -> Value {
         const FITTED: Duration = Duration::from_secs(60);
         let search = "const width = document.documentElement.clientWidth;
@@ -132,7 +133,8 @@ impl Window {
         }
     }
 
-    /// Returns errors and warnings of the browser's console. An error page itself loads with an error.
+    /// Returns errors and warnings of the browser's console, except that a page was not found, which an error page
+    /// causes itself.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.0.post("se/log", &json!({"type": "browser"})).expect("a log");
         let all = log.as_array().cloned().unwrap_or_default();

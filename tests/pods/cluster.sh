@@ -1,11 +1,11 @@
 #!/bin/bash
-# A Kubernetes cluster of two nodes on this machine, with an apiserver, etcd, and a kubelet and containerd for each node.
-# Everything runs in namespaces of its own (network, mount, PID, UTS), so nothing of the machine is changed except for
-# cgroups `vtax-pods-…`, which `down` removes. There is no scheduler: pods name their node.
+# A Kubernetes cluster of two nodes on this machine, with an apiserver, etcd, and a kubelet and containerd for each
+# node. Everything runs in separate namespaces (network, mount, PID, UTS), so nothing on the machine is changed except
+# for cgroups `vtax-pods-…`, which `down` removes. There is no scheduler: pods specify their node.
 #
 #   cluster.sh up DIRECTORY        DIRECTORY has `cluster` (tests/pods/cluster) and images (*.tar); returns when the
 #                                  nodes are ready
-#   cluster.sh run DIRECTORY WORD… runs a command beside the apiserver, with kubectl in the PATH
+#   cluster.sh run DIRECTORY WORD… runs a command next to the apiserver, with kubectl in the PATH
 #   cluster.sh down DIRECTORY
 #
 # Requires root, etcd, containerd, runc, CNI plugins (CNI: their directory), iproute2 and openssl.
@@ -18,7 +18,7 @@ group=vtax-pods-$(stat -c %i "$work")
 api=10.200.0.1
 export PATH=$work/bin:$PATH KUBECONFIG=$work/kubeconfig CNI=${CNI:-/usr/lib/cni}
 
-# Waits until a command succeeds, for at most this many seconds.
+# Waits until a command succeeds: await SECONDS COMMAND…
 await() {
     local until=$((SECONDS + $1))
     shift
@@ -88,7 +88,7 @@ version = 2
 CONFIG
 }
 
-# The kernel ends all processes of the cluster with the first one of its PID namespace.
+# Kills the first process of the PID namespace, with which the kernel kills all others of the cluster.
 down() {
     if [ -e "$work/pid" ]; then
         local first
@@ -104,9 +104,9 @@ down() {
     rm -rf "$work/pid" "$work"/node[0-9]*
 }
 
-# The first process: apiserver, etcd, and the bridge between the nodes.
+# The first process. Starts etcd and apiserver, and connects the nodes by a bridge.
 hub() {
-    # The copied mounts would keep network namespaces of others alive after their removal.
+    # The copied mounts would keep network namespaces of other programs alive after their removal.
     awk '$3 == "nsfs" { print $2 }' /proc/mounts | xargs --no-run-if-empty umount --lazy
     mount -t tmpfs tmpfs /run
     mkdir -p /run/netns /run/etcd
@@ -126,15 +126,15 @@ hub() {
         ip netns add node$node
         ip link add port$node type veth peer name eth0 netns node$node
         ip link set port$node master nodes up
-        # `ip netns exec` would mount /sys anew, without cgroups.
+        # `ip netns exec` would mount another /sys, without cgroups.
         nsenter --net=/run/netns/node$node unshare --mount --uts --propagation private \
             bash "$self" node "$work" $node >log/node$node 2>&1 &
     done
-    # Nothing outlives a test that was killed by more than this.
+    # If the test is killed, the cluster ends after this time.
     sleep 3000
 }
 
-# kubelet sets sysctls of the whole machine. Here it sees files that have its values.
+# kubelet sets sysctls of the whole machine. Files with the values that it requires are mounted over them.
 hide_sysctls() {
     for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
         kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
@@ -145,7 +145,7 @@ hide_sysctls() {
     done
 }
 
-# A node: kubelet and containerd, and routes to the pods of the other nodes.
+# A node: containerd and kubelet, with routes to the pods of the other nodes.
 node() {
     local node=$1
     cd "$work"
@@ -179,7 +179,7 @@ CONFIG
         --node-ip 10.200.0.1$node --cgroup-root "/$group-$node" >log/kubelet$node 2>&1
 }
 
-# kubelet requires that all controllers have it in cgroups of the same name.
+# kubelet must be in a cgroup of the same name in all controllers.
 enter_cgroups() {
     for controller in $controllers; do
         local parent=/sys/fs/cgroup/$controller own=/sys/fs/cgroup/$controller/$group-$1

@@ -1,4 +1,4 @@
-"""Checks the result of a run between two pods, and prints its figure, its path and what it records of the responder."""
+"""Checks the result of a run between two pods, and prints its figure, its path and its record of the responder."""
 
 import json
 import sys

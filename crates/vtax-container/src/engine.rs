@@ -1,5 +1,5 @@
-//! Queries a container engine with its own program, over the connection that the user has configured (`DOCKER_HOST`,
-//! `CONTAINER_HOST`, contexts). The only command is `inspect`, which changes nothing.
+//! Queries a container engine with the engine's own program, over the connection that the user has configured
+//! (`DOCKER_HOST`, `CONTAINER_HOST`, contexts). The only command is `inspect`, which changes nothing.
 
 use std::{
     io,
@@ -20,14 +20,14 @@ pub trait ContainerEngines {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal>;
 }
 
-/// Reason why an engine doesn't describe a container, or a cluster a pod.
+/// Reason why there is no description of a container from its engine, or of a pod from its cluster.
 #[derive(Debug)]
 pub enum EngineRefusal {
     /// Its program cannot be started.
     NoProgram(io::Error),
-    /// The engine's own error message.
+    /// Error message of the program, or the error of waiting for it.
     Said(String),
-    /// It didn't answer in time, and its program was killed.
+    /// The program didn't end in time. It was killed, unless it is stuck in the kernel.
     Silent(Duration),
 }
 
@@ -49,7 +49,7 @@ impl ContainerEngines for EnginePrograms {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal> {
         let program: &str = engine.into();
         let mut command = Command::new(self.directory.clone().unwrap_or_default().join(program));
-        // Without the type, an image or a network of the same name would match. A container's name never begins with
+        // Without `--type`, an image or a network of the same name would match. Names of containers cannot begin with
         // `-`.
         command.args(["inspect", "--type", "container", name.as_str()]).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -58,7 +58,7 @@ impl ContainerEngines for EnginePrograms {
 }
 
 impl EngineRefusal {
-    /// Returns the output of an engine's program that has succeeded.
+    /// Returns the standard output of a program that has succeeded, else the reason why it hasn't.
     pub(crate) fn of(output: Result<Output, OutputError>) -> Result<String, EngineRefusal> {
         let output = output.map_err(|error| match error {
             OutputError::Start(source) => EngineRefusal::NoProgram(source),
@@ -74,7 +74,7 @@ impl EngineRefusal {
     }
 }
 
-/// Returns a program's message in one line, without the prefix `Error: `.
+/// Returns a program's message in one line, without the prefixes `Error: ` and `error: `.
 pub(crate) fn words(text: &str) -> String {
     let lines = text
         .lines()
@@ -89,20 +89,21 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns a podman that is this script.
+    /// Returns engines whose `podman` is this script, and the directory that contains it.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
         let folder = program("podman", script);
         let directory = Some(folder.path().to_owned());
         (folder, EnginePrograms { directory, patience })
     }
 
-    /// Returns a directory with a program of this name, which is a script.
+    /// Returns a directory with a script as a program of this name.
     pub(crate) fn program(name: &str, script: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a directory");
         let [text, path] = ["script", name].map(|name| folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("written");
-        // `fs::copy` isn't used: a child that another test starts at the same time would inherit the descriptor that is
-        // open for writing, and the program could not be executed until that child ends (ETXTBSY, execve(2)).
+        // `fs::copy` isn't used: a child that another test starts at the same time would inherit the descriptor open
+        // for writing, and the program could not be executed until that child has executed its own program (ETXTBSY,
+        // execve(2)).
         let copied = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
         assert!(copied.is_ok_and(|status| status.success()), "install(1) is there");
         folder

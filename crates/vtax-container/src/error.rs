@@ -45,9 +45,9 @@ pub enum ContainerError {
 /// Reason why an engine doesn't provide a container.
 #[derive(Debug)]
 pub enum EngineAnswer {
-    /// Its program cannot be started.
+    /// The engine's program cannot be started.
     NoProgram(ContainerEngine, io::Error),
-    /// It has no such container.
+    /// The engine has no such container.
     Unknown(ContainerEngine),
     /// Error message of the engine.
     Said(ContainerEngine, ForeignText),
@@ -95,7 +95,8 @@ fn mend(engine: ContainerEngine, state: &ForeignText, end: &ContainerEnd) -> Str
     }
 }
 
-/// Returns the other engines that the user may specify: one that doesn't answer may have a container of the same name.
+/// Returns the advice to name another engine, unless the user has named one: the engine that doesn't answer may have a
+/// container of this name, so it cannot be skipped.
 fn others(engine: ContainerEngine, end: &ContainerEnd) -> String {
     let others = ContainerEngine::ALL.into_iter().filter(|other| end.engine.is_none() && *other != engine);
     others.map(|other| format!(", or name another engine: {other}:{}", end.name.as_str())).collect()

@@ -11,14 +11,14 @@ use vtax_sys::process::Pid;
 
 use super::error::ContainerError;
 
-/// Container as its engine describes it.
+/// A container, as described by its engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     /// Engine that runs it.
     pub engine: ContainerEngine,
     /// Name of the container in the engine.
     pub name: ForeignText,
-    /// Unique id of the container.
+    /// Unique ID of the container.
     pub id: ForeignText,
     /// Name of the image.
     pub image: ForeignText,
@@ -26,7 +26,7 @@ pub struct Container {
     pub network: ForeignText,
     /// State, e.g. `running` or `paused`.
     pub state: ForeignText,
-    /// First process of the container, in the PID namespace of the engine. `None` unless it runs.
+    /// First process of the container, in the PID namespace of the engine. `None` if it has no processes.
     pub pid: Option<u32>,
 }
 
@@ -88,9 +88,9 @@ impl Container {
         })
     }
 
-    /// Returns the first process of the container. If the container is on another machine, its PID may belong to any
-    /// process here, but only a process of this container has its ID in the names of its cgroup or of the files that
-    /// its engine mounts for it.
+    /// Returns the first process of the container. If the container is on another machine, its PID may be that of an
+    /// unrelated process here. Only a process of this container has the container's ID in the names of its cgroup or of
+    /// the files that the engine mounts for it.
     pub fn process(&self, end: &ContainerEnd) -> Result<Pid, ContainerError> {
         let of = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let belongs = |pid: &u32| ["cgroup", "mountinfo"].iter().any(|file| of(*pid, file).contains(self.id.raw()));
@@ -98,7 +98,7 @@ impl Container {
         found.ok_or_else(|| ContainerError::Elsewhere { end: end.clone(), engine: self.engine })
     }
 
-    /// Returns `true` if the container's processes are scheduled.
+    /// Returns `true` if the container has processes that are not paused.
     pub fn runs(&self) -> bool {
         self.pid.is_some() && self.state.raw() == "running"
     }
@@ -123,7 +123,7 @@ mod tests {
         assert!(!podman.runs());
     }
 
-    /// The PID of a container on another machine belongs to a foreign process of this one, or to none.
+    /// The PID of a container on another machine is that of an unrelated process here, or of none.
     #[test]
     fn a_process_that_is_not_the_container_s_is_refused() {
         let end = ContainerEnd { engine: None, name: "web".parse().expect("a name") };

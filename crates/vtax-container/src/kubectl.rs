@@ -1,5 +1,5 @@
-//! Queries a Kubernetes cluster with the user's own kubectl: cluster, user and credentials are those of its current
-//! context (`KUBECONFIG`).
+//! Queries a Kubernetes cluster with the user's own kubectl. The cluster, the user and the credentials are those of
+//! kubectl's current context (`KUBECONFIG`).
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,8 @@ use vtax_sys::deadline::output_within;
 
 use super::engine::EngineRefusal;
 
-/// Time limit for an answer of the cluster. kubectl itself gives up earlier, and says why.
+/// Time limit for an answer of the cluster. It exceeds kubectl's own (`--request-timeout`), whose message has the
+/// reason.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A Kubernetes cluster.
@@ -24,13 +25,13 @@ pub trait PodCluster {
 
 /// `kubectl`, with a deadline.
 pub struct Kubectl {
-    /// Directory of the program; `None` for that in the PATH.
+    /// Directory of the program; `None` for the one in the PATH.
     directory: Option<PathBuf>,
     patience: Duration,
 }
 
 impl Kubectl {
-    /// Returns the program in the PATH.
+    /// Returns the kubectl in the PATH.
     pub fn user() -> Kubectl {
         Kubectl { directory: None, patience: PATIENCE }
     }
@@ -41,11 +42,12 @@ impl Kubectl {
         command
     }
 
-    /// Returns kubectl with a command for a container of the pod. Its streams are those of the command there.
+    /// Returns a kubectl command that runs `words` in a container of the pod. Its streams are connected to those of the
+    /// program there.
     pub fn exec(&self, end: &PodEnd, container: &ForeignText, words: &[OsString]) -> Command {
         let PodEnd { namespace, name, .. } = end;
         let mut command = self.command();
-        // Without the container, kubectl would print a line about its choice. No name begins with `-`.
+        // Without `--container`, kubectl would print which container it has chosen. Names cannot begin with `-`.
         command.args(["exec", "--stdin", "--namespace", namespace.as_str(), name.as_str()]);
         command.args(["--container", container.raw(), "--"]).args(words);
         command

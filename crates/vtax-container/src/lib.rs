@@ -1,5 +1,5 @@
-//! Information about containers of Docker and Podman, and about pods of Kubernetes, queried with their own programs.
-//! Nothing is changed.
+//! Finds containers of Docker and Podman, and pods of Kubernetes, with `docker`, `podman` and `kubectl`. No query
+//! changes anything.
 
 #![forbid(unsafe_code)]
 

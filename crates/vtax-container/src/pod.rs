@@ -8,24 +8,24 @@ use std::{
 use serde::Deserialize;
 use vtax_model::{foreign::ForeignText, run::PodRecord};
 
-/// Pod as its cluster describes it.
+/// A pod, as described by its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
-    /// Its unique ID.
+    /// Unique ID of the pod. A pod that is created again under the same name has another.
     pub uid: ForeignText,
     node: ForeignText,
     host_network: bool,
     /// Addresses of the pod, the primary one first.
     pub addresses: Vec<IpAddr>,
     phase: ForeignText,
-    /// Reason of the phase, e.g. `Evicted`, with the explanation.
+    /// Reason for the phase, e.g. `Evicted`, and the message that explains it.
     reason: ForeignText,
     is_terminating: bool,
-    /// Its ordinary containers, then those that serve them or were added for debugging.
+    /// Ordinary containers, then init containers (sidecars are among them) and ephemeral ones.
     containers: Vec<PodContainer>,
 }
 
-/// Container of a pod.
+/// A container of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PodContainer {
     name: ForeignText,
@@ -33,7 +33,7 @@ struct PodContainer {
     cpu_limit: Option<ForeignText>,
     memory_limit: Option<ForeignText>,
     is_ordinary: bool,
-    /// None if it runs, else what it does instead.
+    /// State if it doesn't run, e.g. `waiting (CrashLoopBackOff)`.
     idle: Option<ForeignText>,
 }
 
@@ -156,7 +156,7 @@ impl Pod {
         })
     }
 
-    /// Returns why its processes cannot be used, in the words of the cluster. None if it runs.
+    /// Returns the state of a pod that doesn't run or is being deleted, in the cluster's words. None if it runs.
     pub(crate) fn idle(&self) -> Option<ForeignText> {
         match (self.phase.raw(), self.is_terminating) {
             ("Running", false) => None,
@@ -166,12 +166,13 @@ impl Pod {
         }
     }
 
-    /// Returns the state of a container that doesn't run.
+    /// Returns the state of a container that doesn't run. None if it runs or doesn't exist.
     pub(crate) fn idle_container(&self, name: &ForeignText) -> Option<ForeignText> {
         self.containers.iter().find(|container| container.name == *name)?.idle.clone()
     }
 
-    /// Returns the name of its only container, or of the named one. The error is the names of all.
+    /// Returns the name of the named container or, without a name, of the only ordinary one. The error lists the names
+    /// to choose from.
     pub(crate) fn container(&self, named: Option<&str>) -> Result<ForeignText, Vec<ForeignText>> {
         let names = self.containers.iter().filter(|container| named.is_some() || container.is_ordinary);
         let names: Vec<ForeignText> = names.map(|container| container.name.clone()).collect();
@@ -182,7 +183,7 @@ impl Pod {
         }
     }
 
-    /// Returns the record of the pod, with the agent in this container.
+    /// Returns the record of the pod, for an agent in this container.
     pub fn record(&self, container: &ForeignText) -> PodRecord {
         let found = self.containers.iter().find(|one| one.name == *container);
         PodRecord {
@@ -207,7 +208,7 @@ impl ContainerSpec {
 }
 
 impl Status {
-    /// Returns the pod's addresses; a text that isn't one is ignored.
+    /// Returns the pod's addresses. Texts that aren't addresses are ignored.
     fn addresses(&self) -> Vec<IpAddr> {
         let texts = [&self.pod_ip].into_iter().chain(self.pod_ips.iter().map(|one| &one.ip));
         let mut known = BTreeSet::new();

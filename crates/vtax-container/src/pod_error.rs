@@ -55,12 +55,12 @@ pub enum PodError {
     NoShell { end: PodEnd, container: ForeignText, words: ForeignText },
 }
 
-/// State of a pod that has no process for the agent to run beside.
+/// State of a pod in which no agent can be started.
 #[derive(Debug)]
 pub enum PodState {
-    /// State of all its containers.
+    /// State of the whole pod.
     Pod(ForeignText),
-    /// Name and state of a container, in a pod that runs.
+    /// Name and state of a container of a running pod.
     Container(ForeignText, ForeignText),
 }
 
@@ -74,7 +74,7 @@ impl std::fmt::Display for PodState {
 }
 
 impl PodError {
-    /// Returns the error that kubectl's message reports.
+    /// Returns the error for a message of kubectl.
     pub fn said(end: &PodEnd, text: &str) -> PodError {
         let lines: Vec<&str> = text.lines().filter(|line| !is_log(line)).collect();
         let text = if lines.is_empty() { text.to_owned() } else { lines.join("\n") };
@@ -91,13 +91,14 @@ impl PodError {
         matches!(self, PodError::NotFound { .. } | PodError::NotRunning { .. } | PodError::Container { .. })
     }
 
-    /// Returns true if the pod isn't there, or doesn't run.
+    /// Returns true if the pod doesn't exist, or if it or its container doesn't run.
     pub fn is_absence(&self) -> bool {
         matches!(self, PodError::NotFound { .. } | PodError::NotRunning { .. })
     }
 }
 
-/// Returns whether a line is one of kubectl's log, e.g. `E1130 16:37:06.341683 …`. Its messages for people follow.
+/// Returns whether a line belongs to kubectl's log, e.g. `E1130 16:37:06.341683 …`. kubectl prints its error message
+/// after the log.
 fn is_log(line: &str) -> bool {
     let (severity, rest) = line.split_at_checked(1).unwrap_or_default();
     "IWEF".contains(severity) && rest.len() > 4 && rest.bytes().take(4).all(|digit| digit.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Search for a pod, and for the container in it that the agent can run in.
+//! Finds a pod, and its container in which the agent can run.
 
 use vtax_model::{
     endpoint::{ObjectName, PodEnd},
@@ -12,16 +12,16 @@ use super::{
     pod_error::{PodError, PodState},
 };
 
-/// Pod to find.
+/// A pod to find.
 pub struct PodQuery<'a> {
     /// Cluster to query.
     pub cluster: &'a dyn PodCluster,
-    /// Pod as specified by the user.
+    /// Pod, as named by the user.
     pub end: &'a PodEnd,
 }
 
 impl PodQuery<'_> {
-    /// Returns the running pod, and the name of its running container.
+    /// Returns the pod and the name of its container. Both must be running.
     pub fn running(&self) -> Result<(Pod, ForeignText), PodError> {
         let end = || self.end.clone();
         let text = self.cluster.describe(self.end).map_err(|refusal| match refusal {

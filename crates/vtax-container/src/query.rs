@@ -1,4 +1,4 @@
-//! Search for a container in the engines of this machine.
+//! Finds a container in the engines of this machine.
 
 use vtax_model::endpoint::{ContainerEnd, ContainerEngine};
 
@@ -8,16 +8,17 @@ use super::{
     inspected::Container,
 };
 
-/// Container to find.
+/// A container to find.
 pub struct ContainerQuery<'a> {
     /// Engines to query.
     pub engines: &'a dyn ContainerEngines,
-    /// Container as specified by the user.
+    /// Container, as named by the user.
     pub end: &'a ContainerEnd,
 }
 
 impl ContainerQuery<'_> {
-    /// Returns the running container, which must be known to only one engine.
+    /// Returns the container, which must be running. If the user names no engine, only one may have a container of this
+    /// name.
     pub fn running(&self) -> Result<Container, ContainerError> {
         let container = match self.end.engine {
             Some(engine) => self.ask(engine)?.map_err(|answer| self.not_found(vec![answer]))?,
@@ -40,15 +41,15 @@ impl ContainerQuery<'_> {
         }
         match (found.pop(), found.pop()) {
             (Some(only), None) => Ok(only),
-            // With the package podman-docker, `docker` is another name of podman.
+            // With the package podman-docker, `docker` runs podman.
             (Some(one), Some(other)) if one.id == other.id => Ok(one),
             (Some(_), Some(_)) => Err(ContainerError::Ambiguous { end: self.end.clone() }),
             (None, _) => Err(self.not_found(answers)),
         }
     }
 
-    /// Queries one engine. The inner error is the reason why it has no such container. An engine that doesn't answer
-    /// may have it, so that is an error of the query.
+    /// Queries one engine. The inner error is the reason why it provides no such container. If the engine doesn't
+    /// answer, it may have the container, so the whole query fails.
     fn ask(&self, engine: ContainerEngine) -> Result<Result<Container, EngineAnswer>, ContainerError> {
         let end = || self.end.clone();
         match self.engines.inspect(engine, &self.end.name) {

@@ -1,5 +1,5 @@
-// Bundles what QuickJS and what a page runs, and collects the licences of all that is in them.
-// `scripts/vega.sh` calls it.
+// Bundles the scripts for QuickJS and for pages, and collects the licences of their packages. Called by
+// `scripts/vega.sh`.
 import {createHash} from 'node:crypto';
 import {readFileSync, readdirSync, writeFileSync} from 'node:fs';
 import {build} from 'esbuild';
@@ -33,7 +33,7 @@ function described(folder) {
   return {name, version, license, text: readFileSync(`${folder}/${file}`, 'utf8').trim()};
 }
 
-// Packages with the same text share it.
+// Packages with the same licence text share one section.
 function licences(packages) {
   const texts = Map.groupBy ? Map.groupBy(packages, own => own.text) : grouped(packages);
   const section = ([text, owners]) => {

@@ -1,4 +1,4 @@
-// What QuickJS runs: a Vega-Lite specification becomes one of Vega, and that becomes an SVG.
+// Script for QuickJS: compiles a Vega-Lite specification to Vega, and draws it as SVG.
 import './polyfills.js';
 import {View, expressionInterpreter, parse, resetSVGDefIds, textMetrics} from 'vega';
 import {compile} from 'vega-lite';
@@ -7,7 +7,7 @@ import {version as vega} from './node_modules/vega/package.json';
 import {version as interpreter} from './node_modules/vega-interpreter/package.json';
 import {version as lite} from './node_modules/vega-lite/package.json';
 
-// There is no canvas that could measure text, so the widths are those of the font that draws the PNG.
+// QuickJS has no canvas to measure text, so the widths are those of the font in which PNG files are drawn.
 textMetrics.width = (item, text) => {
   const {advances, other} = /^(bold|[6-9]00)/.test(item.fontWeight) ? widths.bold : widths.regular;
   let width = 0;
@@ -25,7 +25,7 @@ function fail(...words) {
   throw new Error(words.join(' '));
 }
 
-// No chart of ours loads anything.
+// Charts of vtax load nothing.
 const loader = {load: refuse, sanitize: refuse, http: refuse, file: refuse};
 
 function refuse() {
@@ -43,7 +43,7 @@ globalThis.vtaxDraw = async text => {
   const runtime = parse(compiled(text), null, {ast: true});
   const view = new View(runtime, {expr: expressionInterpreter, loader, logger: quiet, renderer: 'none'});
   try {
-    // The legend takes its columns from the width, and the room for the legend is known only after that.
+    // The legend's number of columns depends on the width, and the space for the legend is known only after that.
     await view.runAsync();
     await view.resize().runAsync();
     return await view.toSVG();

@@ -1,4 +1,4 @@
-"""Cuts the font down to what charts need, and writes its widths down for QuickJS, which can't measure text."""
+"""Reduces the font to the characters of charts, and writes their widths for QuickJS, which can't measure text."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import sys
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
-# Languages of Europe in Latin letters, Greek for symbols, punctuation, sub- and superscripts, arrows, mathematics.
+# European languages in Latin script, Greek letters as symbols, punctuation, sub- and superscripts, arrows, mathematics.
 CHARACTERS = [
     (0x20, 0x7E), (0xA0, 0x17F), (0x2C6, 0x2C6), (0x2DC, 0x2DC), (0x391, 0x3A9), (0x3B1, 0x3C9), (0x2010, 0x2015),
     (0x2018, 0x201E), (0x2020, 0x2022), (0x2026, 0x2026), (0x2030, 0x2030), (0x2032, 0x2033), (0x2039, 0x203A),
@@ -34,7 +34,7 @@ def widths(path):
     font = TTFont(path)
     em, metrics = font["head"].unitsPerEm, font["hmtx"]
     advances = {chr(code): round(metrics[glyph][0] / em, 3) for code, glyph in sorted(font.getBestCmap().items())}
-    # What the font doesn't have is as wide as a Chinese character at most.
+    # Other characters are at most as wide as a Chinese one, which is 1 em.
     return {"advances": advances, "other": 1}
 
 

@@ -1,4 +1,4 @@
-// Stands in for d3-geo, of which vega-functions offers three functions to expressions that we never write.
+// Replaces d3-geo. vega-functions offers three of its functions in expressions, and no chart of vtax uses them.
 function absent() {
   throw new Error('there are no maps here');
 }

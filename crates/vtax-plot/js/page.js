@@ -1,4 +1,5 @@
-// What a page runs: each picture that has a specification beside it becomes a live one when the reader comes near.
+// Script of a page: replaces each picture that is followed by a specification with an interactive one when the reader
+// scrolls near it.
 import {View, expressionInterpreter, parse} from 'vega';
 
 const tip = document.createElement('div');
@@ -6,7 +7,7 @@ tip.className = 'plot-tip';
 tip.setAttribute('role', 'status');
 tip.hidden = true;
 
-// Names come from elsewhere, so they are only ever set as text.
+// Names are untrusted, so they are only set as text.
 function showTip(_, event, __, value) {
   tip.hidden = value == null || value === '';
   if (tip.hidden) return;
@@ -43,7 +44,7 @@ async function revive(spec) {
   const drawn = place.querySelector('svg');
   drawn.setAttribute('role', 'img');
   drawn.setAttribute('aria-label', still.querySelector('title').textContent);
-  // The picture has a name as a whole. Its parts have roles without names, which would be read out one by one.
+  // The picture as a whole has a name. Screen readers would announce each of its parts, which have roles but no names.
   for (const part of drawn.children) part.setAttribute('aria-hidden', 'true');
   drawn.prepend(still.querySelector('title').cloneNode(true), still.querySelector('desc').cloneNode(true));
   place.hidden = false;
@@ -52,7 +53,7 @@ async function revive(spec) {
   new ResizeObserver(() => view.width() !== fitting() && fitted(view, fitting())).observe(place.parentElement);
 }
 
-// The legend takes its columns from the width, and the room for the legend is known only after that.
+// The legend's number of columns depends on the width, and the space for the legend is known only after that.
 async function fitted(view, width) {
   await view.width(width).runAsync();
   await view.resize().runAsync();

@@ -1,6 +1,6 @@
-// What Vega expects of a browser and QuickJS doesn't have.
+// Functions of browsers that Vega requires and QuickJS lacks.
 
-// Vega-Lite copies specifications with it: plain data without cycles.
+// Vega-Lite uses it to copy specifications, which are plain data without cycles.
 globalThis.structuredClone ??= function clone(value) {
   if (value === null || typeof value !== 'object') return value;
   if (Array.isArray(value)) return value.map(clone);
@@ -8,7 +8,7 @@ globalThis.structuredClone ??= function clone(value) {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, clone(inner)]));
 };
 
-// Timers only wait for pictures and files to load, and there are none.
+// Vega uses timers only to wait for images and files, and charts have none.
 for (const name of ['setTimeout', 'setInterval']) globalThis[name] ??= () => 0;
 for (const name of ['clearTimeout', 'clearInterval']) globalThis[name] ??= () => undefined;
 globalThis.console ??= {log() {}, info() {}, warn() {}, error() {}};

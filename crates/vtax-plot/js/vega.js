@@ -1,5 +1,5 @@
-// The part of Vega that our charts need, instead of the package `vega`, which also has maps, forces,
-// trees, regressions and word clouds. Vega-Lite's imports from `vega` come here too.
+// The parts of Vega that our charts need, instead of the package `vega`, which also has maps, forces, trees,
+// regressions and word clouds. Vega-Lite's imports of `vega` are resolved to this file, too.
 import {transforms} from 'vega-dataflow';
 import * as common from 'vega-transforms';
 import * as layout from 'vega-view-transforms';

@@ -1,4 +1,4 @@
-//! Migration of a domain as it is stored: a run of one sample, in the form of a row of the study `migration`.
+//! Stored result of a domain's migration: a run with one sample, in the form of a row of the study `migration`.
 
 use std::time::{Duration, Instant};
 
@@ -29,25 +29,25 @@ use crate::{
     suspend_watch::ObservedSuspension,
 };
 
-/// Study that the runs of all migrated domains name.
+/// Name of the study in the runs of all domain migrations.
 const STUDY: &str = "migrate-domain";
 
-/// Migration of a running domain that begins now.
+/// Attempt to migrate a running domain.
 #[derive(Debug, Clone)]
 pub struct MigrationAttempt {
     pub domain: MigratedDomain,
     pub way: MigrationWay,
     pub max_suspend: Span,
-    /// Time limit for the memory.
+    /// Time limit until the switchover, without the time to copy disks.
     pub timeout: Span,
-    /// QEMU of the domain at its source.
+    /// Launch configuration of the QEMU at the source.
     pub launch: Box<Launch>,
-    /// Machine of the target, unless it is this one.
+    /// Target's machine, unless it is this one.
     pub target: Option<Box<Environment>>,
     pub start: AttemptStart,
 }
 
-/// Time at which an attempt began.
+/// Start time of an attempt.
 #[derive(Debug, Clone)]
 pub struct AttemptStart {
     at: String,
@@ -61,7 +61,7 @@ impl AttemptStart {
 }
 
 impl MigrationAttempt {
-    /// Returns the complete run of an attempt that has ended: with its figures, or with the reason why there are none.
+    /// Returns the complete run of an attempt that has ended, with its figures or with the reason for its failure.
     pub fn ended(&self, outcome: Result<MigrationFigures, ForeignText>) -> Result<Run, Stop> {
         let lot = random_seed().or_infrastructure()? as u16;
         let id = format!("{STUDY}-{}-{lot:04x}", compact());
@@ -109,7 +109,7 @@ impl MigrationAttempt {
         }
     }
 
-    /// Returns the source as the initiator, with the domain as it was there, and the target as the responder.
+    /// Returns the source as the initiator, with a record of the domain there, and the target as the responder.
     fn ends(&self) -> Ends<EndRecord> {
         let source = self.domain.source.as_ref().map_or_else(|| "local".to_owned(), ToString::to_string);
         let target = self.target.as_deref().cloned();
@@ -140,8 +140,8 @@ impl MigrationAttempt {
     }
 }
 
-/// Returns the figures of a domain that has moved. None if QEMU's are unknown, because the target was found to own the
-/// domain only after the connection had been lost.
+/// Returns the figures of a completed migration. None if QEMU's figures are unknown because the connection was lost
+/// before the target reported that it has the domain.
 pub fn migration_figures(moved: &Migrated, seen: &ObservedSuspension) -> Option<MigrationFigures> {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let info: &MigrationInfo = moved.info.as_ref()?;

@@ -1,11 +1,12 @@
-//! Starts an agent in a place that need not have one installed, by a command that runs a shell script there: `ssh` on
-//! another host, `kubectl exec` in a container.
+//! Starts an agent in a place where none needs to be installed, through a command that runs a shell script there: `ssh`
+//! for another host, `kubectl exec` for a container.
 //!
-//! The script looks for a vtax-agent of exactly this version. If there is none, the script asks for one, gets its bytes
-//! on standard input and starts it. The copy removes itself when it starts (`carried` in vtax-agent).
+//! The script looks for a vtax-agent of exactly this version. If there is none, it requests a copy, receives the bytes
+//! on standard input and starts it. The copy removes its own file when it starts (`carried` in vtax-agent).
 //!
 //! The script reports its progress in lines that begin with a mark unique to this start; all other lines are ignored.
-//! No bytes of the protocol are sent before the script is done, so a tool that reads ahead can't swallow any.
+//! No bytes of the protocol are sent before the script has started the agent, so no tool of the script can read them
+//! ahead.
 
 mod error;
 mod pipes;
@@ -32,27 +33,27 @@ use crate::{
     protocol::version_line,
 };
 
-/// Limit of other output before the script's first report, in bytes.
+/// Limit of other output before each report of the script, in bytes.
 const NOISE_MOST: usize = 64 << 10;
-/// Maximum number of copies sent: one per place that the script tries.
+/// Maximum number of copies that are sent: one per directory that the script tries.
 const COPIES_MOST: usize = 5;
 
 /// An agent to start in another place.
 #[derive(Debug, Clone, Copy)]
 pub struct CarriedAgent<'a> {
-    /// The place in errors, e.g. a host's name.
+    /// Name of the place in errors, e.g. a host's name.
     pub place: &'a str,
-    /// The agent's name in errors, e.g. `ssh:vm1`.
+    /// Name of the agent in errors, e.g. `ssh:vm1`.
     pub name: &'a str,
-    /// The agent on this machine, which is copied if there is none of its version.
+    /// Agent program on this machine, which is copied if the place has none of this version.
     pub program: &'a Path,
-    /// Time limit for each stage. It starts again with every part of the copy that is sent.
+    /// Time limit for each step. While the copy is sent, it restarts with each piece.
     pub deadline: Duration,
 }
 
 impl CarriedAgent<'_> {
-    /// Starts it by a command that runs the script there. Uses the agent in the PATH there if that has this version, or
-    /// else a copy that leaves no trace.
+    /// Starts the agent through a command that runs the script there. Uses the agent in the PATH there if it has this
+    /// version, otherwise a copy, whose file the agent removes.
     pub fn start(self, command: impl FnOnce(&CarryScript) -> Command) -> Result<AgentLink, AgentCarryError> {
         let program = AgentProgram::read(self.program, self.deadline)?;
         let script = CarryScript::new(&version_line(), program.bytes.len());
@@ -66,7 +67,8 @@ impl CarriedAgent<'_> {
     }
 }
 
-/// Starts a command in its own process group: Ctrl-C in a terminal is for vtax, which stops its agents in order.
+/// Starts a command in its own process group, so that Ctrl-C in a terminal reaches only vtax, which stops its agents in
+/// order.
 fn started(mut command: Command) -> Result<Pipes, AgentCarryError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|source| {
@@ -133,7 +135,7 @@ impl Carrier<'_> {
         AgentCarryError::NoPlace { place: self.place(), tried: tried.into() }
     }
 
-    /// The error, with the output that came instead of the script's next line.
+    /// Returns the error, with the output that arrived instead of the script's next report.
     fn blame(&self, step: CarryStep, error: PipeError, noise: &[u8]) -> AgentCarryError {
         let cause = match error {
             PipeError::Late => CarryBreak::Silent(self.agent.deadline),
@@ -153,7 +155,7 @@ impl Carrier<'_> {
     }
 }
 
-/// The beginning of an output, which helps to find out what printed it.
+/// Returns the beginning of an output, which helps to identify the program that printed it.
 fn quoted(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(80)].escape_ascii().to_string()
 }

@@ -1,4 +1,4 @@
-//! Files and results of the names that the pages use.
+//! Files and results under the names that the pages use.
 
 use std::{
     fs,
@@ -23,13 +23,13 @@ const NETPERF: &str = include_str!("../../../crates/vtax/src/import/fixtures/net
 const STUDY: &str = include_str!("../files/my-study.toml");
 const LAB: &str = include_str!("../files/rack.toml");
 
-/// A sector.
+/// Content of a disk image: one sector.
 const DISK: &str = match str::from_utf8(&[0; 512]) {
     Ok(text) => text,
     Err(_) => "",
 };
 
-/// Each file with its text.
+/// Names and contents of the files.
 const FILES: [(&str, &str); 15] = [
     ("my-study.toml", STUDY),
     ("mine.toml", STUDY),
@@ -48,7 +48,7 @@ const FILES: [(&str, &str); 15] = [
     ("sweep.txt", NETPERF),
 ];
 
-/// Every host that this ssh knows is this machine.
+/// An `ssh` that reaches this machine under every host name.
 const SSH: &str = include_str!("../files/ssh");
 
 pub(super) fn files(folder: &Path) {
@@ -58,7 +58,7 @@ pub(super) fn files(folder: &Path) {
     fs::write(programs.join("ssh"), SSH).expect("ours");
     fs::set_permissions(programs.join("ssh"), fs::Permissions::from_mode(0o755)).expect("ours");
     symlink("/bin/busybox", programs.join("ping")).expect("ours");
-    // There they are as if they were installed on the host.
+    // In the PATH, as if they were installed on the host.
     let vtax = Path::new(env!("CARGO_BIN_EXE_vtax"));
     symlink(vtax, programs.join("vtax")).expect("ours");
     symlink(vtax.with_file_name("vtax-agent"), programs.join("vtax-agent")).expect("ours");
@@ -67,27 +67,28 @@ pub(super) fn files(folder: &Path) {
 static COMPLETE: OnceLock<Bench> = OnceLock::new();
 static STOPPED: OnceLock<Bench> = OnceLock::new();
 
-/// Statics aren't dropped.
+/// Removes the prepared results, because statics aren't dropped.
 pub(crate) fn remove() {
     let made = [COMPLETE.get(), STOPPED.get()].into_iter().flatten();
     made.for_each(|bench| fs::remove_dir_all(bench.path()).expect("ours"));
 }
 
-/// The results that the pages speak of, or one that was stopped.
+/// Copies the results that the pages mention, or a stopped run.
 pub(super) fn results(bench: &Bench, stopped: bool) {
     let from = match stopped {
         false => COMPLETE.get_or_init(complete),
         true => STOPPED.get_or_init(run_and_stop),
     };
     fs::create_dir(bench.state()).expect("ours");
-    // Next to the database there may be a directory of locks, which nobody holds any longer.
+    // A directory of locks next to the database is skipped: no process holds them any longer.
     let files = fs::read_dir(from.state()).expect("a store").map(|entry| entry.expect("an entry").path());
     for file in files.filter(|path| path.is_file()) {
         fs::copy(&file, bench.state().join(file.file_name().expect("it has a name"))).expect("ours");
     }
 }
 
-/// `last` is the newest, and there are enough results of the study to follow it.
+/// Creates the results that the pages mention: `last` is the newest, and there are enough results of the study for a
+/// trend.
 fn complete() -> Bench {
     let bench = Bench::new();
     files(bench.path());
@@ -109,7 +110,7 @@ fn keep(store: &Store, run: &Run, id: &str, started: &str) {
     writer.finish(run.state, run.wall_seconds).expect("room");
 }
 
-/// Ctrl-C comes after its first samples. On a busy machine it may come too late, and then another run is stopped.
+/// Stops a run after its first sample. On a busy machine the run may have ended before; then another one is tried.
 fn run_and_stop() -> Bench {
     let attempts = std::iter::repeat_with(|| {
         let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! How often a CPU quota stops a process: `cpu.stat` of its cgroups (Documentation/admin-guide/cgroup-v2.rst, and
+//! Stops of a process by a CPU quota: `cpu.stat` of its cgroups (Documentation/admin-guide/cgroup-v2.rst, and
 //! Documentation/scheduler/sched-bwc.rst for version 1).
 
 use vtax_model::measurement::Throttling;

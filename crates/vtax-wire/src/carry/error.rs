@@ -5,12 +5,12 @@ use vtax_model::foreign::ForeignText;
 
 use crate::link::AgentError;
 
-/// The step that failed.
+/// Step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarryStep {
-    /// The login. It ends with the first line of the script there.
+    /// Login, or start of the shell in a container. It ends with the first report of the script.
     Login,
-    /// The copy of the agent. It ends when the copy is started.
+    /// Transfer of the agent. It ends when the script has started the copy, or requests it for another directory.
     Copy,
 }
 
@@ -23,14 +23,14 @@ impl fmt::Display for CarryStep {
     }
 }
 
-/// The way in which the command that runs the script broke off.
+/// Reason why the command that runs the script cannot be used any longer.
 #[derive(Debug)]
 pub enum CarryBreak {
-    /// It ended, with this status if it is known.
+    /// It ended, with this status if known.
     Ended(Option<ExitStatus>),
     /// It made no progress for this time.
     Silent(Duration),
-    /// Its streams can't be used.
+    /// Reading or writing its streams failed.
     Stream(io::Error),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for CarryBreak {
     }
 }
 
-/// The reason why there is no agent in another place.
+/// Reason why no agent could be started in another place.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
 pub enum AgentCarryError {
     #[error("cannot read the agent for remote hosts, {}: {source}", path.display())]

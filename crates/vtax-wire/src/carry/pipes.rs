@@ -1,4 +1,4 @@
-//! The streams of the process that runs the script. Each wait has a deadline.
+//! Streams of the process that runs the script. Each wait has a deadline.
 
 use std::{
     io::{self, Cursor, Read, Write},
@@ -14,17 +14,17 @@ use rustix::{
 
 use crate::link::ChildProcess;
 
-/// A pipe that poll reports as writable accepts at least this much without blocking (`PIPE_BUF`, pipe(7)).
+/// Number of bytes that a pipe accepts without blocking once poll reports it as writable (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
-/// An error of reading or writing a stream.
+/// Error of reading or writing a stream.
 #[derive(Debug)]
 pub(super) enum PipeError {
     /// Nothing was read or written in time.
     Late,
     /// The other side has closed the stream.
     Ended,
-    /// A line that is too long, with its beginning.
+    /// The line is too long. This is its beginning.
     TooLong(Vec<u8>),
     /// Anything else.
     Io(io::Error),
@@ -41,22 +41,23 @@ impl From<io::Error> for PipeError {
 
 /// A child process and its streams.
 pub(super) struct Pipes {
-    // Dropped in this order: closing its input tells the child to exit.
+    // Fields are dropped in this order: the child exits when its input is closed.
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
-    /// Bytes that were read after the last line.
+    /// Bytes read beyond the last line.
     pub(super) unread: Cursor<Vec<u8>>,
     pub(super) process: ChildProcess,
 }
 
 impl Pipes {
-    /// `None` if one of the child's streams isn't a pipe.
+    /// Takes the streams of a child. `None` if its standard input or output isn't a pipe.
     pub(super) fn of(mut child: Child) -> Option<Pipes> {
         let (stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
         Some(Pipes { stdin, stdout, unread: Cursor::default(), process: ChildProcess::adopt(child) })
     }
 
-    /// The next line, of at most `most` bytes. It must be complete in time.
+    /// Returns the next line, which must be complete by `until`. If more than `most` bytes contain no line feed, the
+    /// line is too long.
     pub(super) fn line(&mut self, most: usize, until: Instant) -> Result<Vec<u8>, PipeError> {
         let mut line = std::mem::take(&mut self.unread).into_inner();
         loop {
@@ -76,7 +77,7 @@ impl Pipes {
         }
     }
 
-    /// Writes everything. The deadline applies to each piece.
+    /// Writes all bytes. The deadline applies to each piece.
     pub(super) fn write(&mut self, bytes: &[u8], deadline: Duration) -> Result<(), PipeError> {
         for piece in bytes.chunks(PIECE) {
             wait(&self.stdin, PollFlags::OUT, Instant::now() + deadline)?;
@@ -86,7 +87,7 @@ impl Pipes {
     }
 }
 
-/// Waits until the stream can be used or has ended.
+/// Waits until the stream is ready or has ended.
 fn wait(stream: &impl AsFd, flags: PollFlags, until: Instant) -> Result<(), PipeError> {
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! The agent binary to be sent.
+//! Agent program to be copied.
 
 use std::{
     fs,
@@ -13,9 +13,9 @@ use vtax_sys::deadline::output_within;
 use super::AgentCarryError;
 use crate::protocol::version_line;
 
-/// The largest file that is accepted as an agent.
+/// Maximum size of a file that is accepted as an agent, in bytes.
 const SIZE_MOST: u64 = 64 << 20;
-/// `e_machine` of elf(5), and uname(1)'s names of the machines that run it.
+/// `e_machine` of elf(5), and the names that uname(1) prints on machines that run such programs.
 const MACHINES: [(u16, &[&str]); 7] = [
     (0x03, &["i386", "i486", "i586", "i686", "x86_64"]),
     (0x15, &["ppc64le"]),
@@ -26,14 +26,14 @@ const MACHINES: [(u16, &[&str]); 7] = [
     (0xf3, &["riscv64"]),
 ];
 
-/// The program's bytes.
+/// Agent program in memory.
 pub(super) struct AgentProgram {
     pub(super) bytes: Vec<u8>,
 }
 
 impl AgentProgram {
     /// Reads the program and checks that it has the version of this vtax. An error here is clearer than one from the
-    /// other host.
+    /// other place.
     pub(super) fn read(path: &Path, deadline: Duration) -> Result<AgentProgram, AgentCarryError> {
         let unreadable = |source| AgentCarryError::Unreadable { path: path.to_owned(), source };
         let other = |found: String| AgentCarryError::OtherProgram { path: path.to_owned(), found: found.into() };
@@ -50,12 +50,12 @@ impl AgentProgram {
         }
     }
 
-    /// Returns true if a machine with this name from uname(1) can run it.
+    /// Returns true if a machine for which uname(1) prints this name can run it.
     pub(super) fn runs_on(&self, machine: &str) -> bool {
         self.names().is_some_and(|names| names.contains(&machine))
     }
 
-    /// The machines for which it was built.
+    /// Returns the names of the machines for which it was built.
     pub(super) fn machine(&self) -> String {
         match self.names() {
             Some(names) => names.join(" or "),
@@ -73,9 +73,9 @@ impl AgentProgram {
     }
 }
 
-/// The version line that it prints, or why it prints none.
+/// Returns the version line that the program prints, or the reason why it couldn't be run.
 fn version_of(path: &Path, deadline: Duration) -> Result<String, String> {
-    // Without a slash, the program would be searched for in the PATH.
+    // A name without a slash would be looked up in the PATH.
     let path = if path.is_absolute() { path.to_owned() } else { PathBuf::from(".").join(path) };
     let mut command = Command::new(path);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);

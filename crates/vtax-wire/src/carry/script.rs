@@ -1,15 +1,15 @@
-//! The script that runs in the other place before the agent.
+//! Script that runs in the other place before the agent.
 
 use std::ffi::OsString;
 use vtax_sys::token::Token;
 
-/// POSIX sh. The login shell, which may be any shell, gets all of it as one quoted word. So the newlines are
-/// removed, and there is no `'` (which ends the word), no `\` (special in fish even in quotes) and no `!`
-/// (special in csh).
+/// POSIX sh. The login shell, which may be any shell, receives the script as one quoted word. Newlines are therefore
+/// removed, and the script contains no `'` (which ends the word), no `\` (special in fish even within quotes) and no
+/// `!` (special in csh).
 ///
-/// Each place is tried to the end, with its own copy: a mount may forbid execution, which only shows when the copy is
-/// started. `head` reads everything that is sent even if there is no space for it; otherwise the script would take the
-/// rest for the next answer.
+/// Each directory is tried with a copy of its own, because a mount that forbids execution is only noticed when the copy
+/// is started. `head` reads all bytes of a copy even if there is no space for them; otherwise the rest would be taken
+/// for the beginning of the next copy.
 const TEXT: &str = r#"
 if [ "$(vtax-agent --version 2>/dev/null </dev/null)" = "$v" ]; then
   echo "$m starts";
@@ -50,41 +50,41 @@ done;
 echo "$m noplace$tried";
 "#;
 
-/// The script of one start of an agent.
+/// Script for one start of an agent.
 #[derive(Debug)]
 pub struct CarryScript {
     version: String,
     size: usize,
-    /// A random key, so that no other program can print it.
+    /// Random key, which no other program can print by chance.
     key: String,
 }
 
-/// The script's reports.
+/// Reports of the script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ScriptProgress {
-    /// It has started an agent, which waits for a greeting.
+    /// It starts an agent, which then waits for a greeting.
     Starts,
-    /// There is no agent yet, but there may be a place for one. The script waits for its bytes.
+    /// There is no agent of this version, but a directory that may have room for one. The script waits for the bytes.
     Wants {
         /// `uname -s`.
         system: String,
         /// `uname -m`.
         machine: String,
     },
-    /// There is no place for an agent.
+    /// No directory can be used.
     NoPlace {
-        /// Each place, and why it isn't usable.
+        /// Each directory, and why it cannot be used.
         tried: String,
     },
 }
 
 impl CarryScript {
-    /// Creates the script that finds or receives an agent of `size` bytes that prints `version`.
+    /// Creates the script that finds an agent whose version line is `version`, or receives one of `size` bytes.
     pub(crate) fn new(version: &str, size: usize) -> CarryScript {
         CarryScript { version: version.to_owned(), size, key: Token::random().to_string() }
     }
 
-    /// The argument of `sh -c`.
+    /// Returns the argument of `sh -c`.
     pub fn text(&self) -> String {
         let CarryScript { version, size, key } = self;
         let text = TEXT.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
@@ -92,15 +92,15 @@ impl CarryScript {
         format!("v=\"{version}\"; n={size}; k={key}; m={mark}; {text}")
     }
 
-    /// The command, for any login shell.
+    /// Returns the command for any login shell.
     pub(crate) fn login_command(&self) -> OsString {
         format!("exec sh -c '{}'", self.text()).into()
     }
 
-    /// Interprets a line; `None` if it isn't the script's.
+    /// Parses a line. `None` if it isn't a report of the script.
     pub(super) fn progress(&self, line: &[u8]) -> Option<ScriptProgress> {
         let line = std::str::from_utf8(line).ok()?;
-        // Output before it may lack a newline.
+        // Other output before the report may lack a newline.
         let (_, said) = line.trim_end().split_once(&self.mark())?;
         let (verb, rest) = said.strip_prefix(' ')?.split_once(' ').unwrap_or((said.trim(), ""));
         match verb {

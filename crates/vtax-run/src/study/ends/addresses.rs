@@ -1,4 +1,4 @@
-//! The addresses on which two ends measure.
+//! Addresses between which two endpoints measure.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
@@ -9,8 +9,8 @@ use vtax_wire::protocol::LinkAddress;
 use super::agent::Agent;
 use crate::stop::{Blamed, Coded, Stop};
 
-/// Returns the address of the device to which an endpoint must be bound, if any: one that reaches the other endpoint's
-/// address, if that is known.
+/// Returns an address of the device to which an endpoint must be bound, if any: preferably one of the same family and
+/// scope as the peer's address.
 pub(super) fn on_device(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<Option<IpAddr>, Stop> {
     let Some(device) = &endpoint.device else { return Ok(None) };
     let (control, has) = (&endpoint.control, &agent.facts.addresses);
@@ -63,7 +63,8 @@ pub(super) fn refuse_device(endpoint: &Endpoint) -> Result<(), Stop> {
     }
 }
 
-/// Returns the only address of a namespace: of the peer's family if that is known, else an IPv4 address if it has any.
+/// Returns the only address of a namespace or pod: in the peer's family if that is known, else the only IPv4 address,
+/// else the only IPv6 address.
 pub(super) fn only_address(endpoint: &Endpoint, agent: &Agent, peer: Option<IpAddr>) -> Result<IpAddr, Stop> {
     let (control, has) = (&endpoint.control, &agent.facts.addresses);
     let option = address_option(endpoint);
@@ -88,7 +89,7 @@ fn only_of(has: &[LinkAddress], peer: Option<IpAddr>) -> Result<IpAddr, Vec<&Lin
     let outer = has.iter().filter(|own| !own.address.is_loopback() && !is_link_local(own.address));
     let (old, new): (Vec<_>, Vec<_>) = outer.partition(|own| own.address.is_ipv4());
     let fitting = match peer {
-        // Nothing else reaches it.
+        // Only a loopback address reaches a loopback address.
         Some(peer) if peer.is_loopback() => return Ok(peer),
         Some(peer) if peer.is_ipv4() => old,
         Some(_) => new,
@@ -105,7 +106,7 @@ fn address_option(endpoint: &Endpoint) -> &'static str {
     if endpoint.end == End::Initiator { "--from-address" } else { "--to-address" }
 }
 
-/// Refuses an address that an endpoint doesn't have: each of its samples would fail to bind it.
+/// Refuses an address that an endpoint doesn't have, because every sample would fail to bind to it.
 pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr) -> Result<(), Stop> {
     let has = &agent.facts.addresses;
     if address.is_loopback() || has.is_empty() || has.iter().any(|own| own.address == address) {
@@ -116,8 +117,7 @@ pub(super) fn check_address(endpoint: &Endpoint, agent: &Agent, address: IpAddr)
     Err(Stop::input(miette!(code = "no-such-address", "{control} has no address {address}; it has {}", has.join(", "))))
 }
 
-/// Returns the addresses of a pair. The kernel chooses an unknown address of an endpoint on this
-/// machine.
+/// Returns the addresses of a pair. If that of an endpoint on this machine is unknown, the kernel chooses it.
 pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Result<[IpAddr; 2], Stop> {
     let missing = |endpoint: &Endpoint| {
         let (control, option) = (&endpoint.control, address_option(endpoint));
@@ -154,7 +154,7 @@ pub(super) fn addresses(ends: [&Endpoint; 2], known: [Option<IpAddr>; 2]) -> Res
     Ok([initiator, responder])
 }
 
-/// Returns the address used to reach another machine. Connecting a UDP socket sends nothing (udp(7)).
+/// Returns this machine's source address for packets to `peer`. Connecting a UDP socket sends nothing (udp(7)).
 fn source_address(peer: IpAddr) -> miette::Result<IpAddr> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -16,7 +16,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time limit for each step over ssh: logging in, copying the agent, greeting.
+/// Time limit for each step over ssh: login, copy of the agent, greeting.
 const LOGIN: Duration = Duration::from_secs(30);
 /// Name of an agent's process.
 const PROGRAM: &str = "vtax-agent";
@@ -27,7 +27,7 @@ pub(crate) struct Agent {
     pub(crate) link: AgentLink,
     pub(crate) facts: AgentFacts,
     here: bool,
-    /// The agent's processes on this machine.
+    /// Processes of the agent on this machine.
     processes: Vec<Pid>,
     /// True if it is in a container, where it sees no process of its machine.
     is_contained: bool,
@@ -46,7 +46,7 @@ impl Agent {
         Agent::greeted(AgentLink::from_child(name, child, GREETING)?)
     }
 
-    /// Starts an agent by the user's ssh.
+    /// Starts an agent on another host, through the user's ssh.
     pub(super) fn ssh(host: &str, program: &Path) -> Result<Agent, Stop> {
         ssh::check(host).or_input()?;
         let link = ssh::connect(host, program, LOGIN).or_infrastructure()?;
@@ -61,14 +61,14 @@ impl Agent {
         Ok(Agent { link, facts, here, processes, is_contained: false })
     }
 
-    /// Like [`greeted`](Self::greeted), for an agent in a container, which has a PID namespace of its own.
+    /// Like [`greeted`](Self::greeted), for an agent in a container, which has a separate PID namespace.
     pub(super) fn contained(link: AgentLink) -> miette::Result<Agent> {
         let agent = Agent::greeted(link)?;
         let processes = if agent.here { named_within(PROGRAM, agent.pid()) } else { Vec::new() };
         Ok(Agent { processes, is_contained: true, ..agent })
     }
 
-    /// Returns an identity of its machine, unique among machines.
+    /// Returns a unique identifier of its machine: the boot ID, or the link's name if that is unknown.
     pub(super) fn machine(&self) -> &str {
         match boot(&self.link) {
             "" => self.link.name(),
@@ -90,7 +90,7 @@ impl Agent {
         !self.is_contained
     }
 
-    /// Returns its PID, in its own PID namespace.
+    /// Returns its PID in its own PID namespace.
     pub(super) fn pid(&self) -> Pid {
         Pid(self.link.hello().pid)
     }
@@ -105,7 +105,7 @@ pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the boot ID of its kernel. The ID of the agent's clock follows a `/`.
+/// Returns the boot ID of its kernel, without the ID of the agent's clock, which follows a `/`.
 fn boot(link: &AgentLink) -> &str {
     link.hello().boot_id.split('/').next().unwrap_or_default()
 }

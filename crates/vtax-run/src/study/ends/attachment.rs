@@ -1,4 +1,5 @@
-//! Attachment of an endpoint to the path. Each method is a file in this directory, and a line in `endpoints.rs`.
+//! Attachment of endpoints to the path. Each kind has a file in this directory; `endpoints.rs` and `domain_ends.rs`
+//! select it.
 
 pub(super) mod lab_domain;
 pub(super) mod lab_guest;
@@ -31,14 +32,15 @@ use self::{lab_guest::LabGuest, namespace::HeldNamespace, switch_end::SwitchEnd}
 use super::{dial::AgentConnection, found_pod::FoundPod};
 use crate::stop::Stop;
 
-/// Attachment of an endpoint. Abilities that only some have are separate traits and types.
+/// Attachment of an endpoint. What only some kinds provide is in separate traits and types.
 pub(super) trait Attachment {
-    /// Begins to connect to the endpoint's agent. An agent on this machine is started by this: the kernel kills it when
-    /// the starting thread ends. `name` is the endpoint's name in errors, `program` the agent on this machine.
+    /// Begins to connect to the endpoint's agent; the returned closure completes this, in any thread. An agent in a
+    /// namespace is started here, because the kernel kills it when the thread that started it ends. `name` is the
+    /// endpoint's name in errors, `program` the agent on this machine.
     fn dial<'a>(&'a self, name: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop>;
 
-    /// Returns whether one agent serves the endpoint in both roles. Two endpoints of a pair in one process would
-    /// disturb each other.
+    /// Returns whether one agent serves the endpoint in both roles. Other endpoints have an agent for each role,
+    /// because two endpoints of a pair in one process would disturb each other.
     fn has_one_agent(&self) -> bool {
         false
     }
@@ -47,12 +49,12 @@ pub(super) trait Attachment {
         None
     }
 
-    /// Returns the guest that the endpoint is in.
+    /// Returns the endpoint's guest, if it is in one.
     fn guest(&self) -> Option<&dyn GuestEnd> {
         None
     }
 
-    /// Returns the guest if it was built for this run, which may then change it.
+    /// Returns the endpoint's guest if it was built for this run, which may then change it.
     fn own_guest(&self) -> Option<&LabGuest> {
         None
     }
@@ -77,7 +79,7 @@ pub(super) trait Attachment {
         false
     }
 
-    /// Returns the ports at which others reach a responder here, if they don't reach its own
+    /// Returns the published ports through which other hosts reach a responder here, if they cannot reach its own
     /// address.
     fn published(&self) -> Option<&PublishedPorts> {
         None
@@ -86,7 +88,8 @@ pub(super) trait Attachment {
     /// Selects the NIC with the address on which the endpoint is measured.
     fn measure_on(&mut self, _address: IpAddr) {}
 
-    /// Returns whether only the agent sees the endpoint's links. A lab sees the links of its hosts and zones itself.
+    /// Returns whether only the agent can see the endpoint's links. Those of a lab's hosts and zones are visible from
+    /// this machine.
     fn has_links_of_its_own(&self) -> bool {
         true
     }
@@ -101,13 +104,13 @@ pub(super) trait Attachment {
         self.place()?.endpoint.flavour
     }
 
-    /// Returns the programs of this machine that carry its traffic.
+    /// Returns the programs of this machine that carry the endpoint's traffic.
     fn relays(&self) -> Vec<RelayProcess> {
         Vec::new()
     }
 
-    /// Returns why its guest, its process, or a program that carried its traffic has ended, with the guest's last
-    /// output.
+    /// Returns the reason if the endpoint's guest, pod or process, or a program that carried its traffic, has ended;
+    /// for a guest with its last output.
     fn death(&self) -> Option<miette::Report> {
         None
     }
@@ -123,7 +126,7 @@ pub(super) trait GuestEnd {
     /// Returns the QEMU of the endpoint, if its threads can be observed on this machine.
     fn qemu(&self) -> Option<GuestProcess>;
 
-    /// Returns the machine that runs the endpoint.
+    /// Returns the virtual machine of the endpoint.
     fn machine(&self) -> Option<GuestMachine>;
 
     /// Returns the record of the guest as a domain.
@@ -134,7 +137,7 @@ pub(super) trait GuestEnd {
 
 /// An endpoint at a port of a virtual switch.
 pub(super) trait SwitchedEnd {
-    /// Returns its port.
+    /// Returns the port and its host.
     fn switch_end(&self) -> &SwitchEnd;
 
     /// Returns the stack of the host that has the switch.
@@ -146,7 +149,7 @@ pub(super) trait SwitchedEnd {
     }
 }
 
-/// Network stack of a host with logical domains, and the link there that belongs to the path.
+/// Network stack of a host with logical domains, and its link on the path.
 pub(super) struct HostStack {
     /// Path at which its namespace is pinned. None for vtax's own namespace.
     pub(super) namespace: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! A lab built for the run.
+//! Labs that are built for a run.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,7 +47,7 @@ impl RunSetup<'_> {
         Ok(ConnectedEnds::new(rows, Some(lab), &self.conditions.directory))
     }
 
-    /// Starts one agent in each host, zone and guest that has an endpoint, several at a time.
+    /// Starts one agent in each host, zone and guest with an endpoint, several concurrently.
     fn start_agents<'e>(
         &self,
         lab: &Arc<Lab>,
@@ -64,7 +64,8 @@ impl RunSetup<'_> {
         Ok(connect_all(&dialled, self.agent, self.events)?.into_iter().collect())
     }
 
-    /// Builds a lab and starts its agents by `connect`. If QEMU's TCG crashes while a guest boots, tries once more.
+    /// Builds a lab and connects to its agents with `connect`. If a QEMU crashes while its guest boots, as under TCG,
+    /// tries once more.
     pub(in crate::study) fn with_lab<T>(
         &self,
         topology: &Topology,
@@ -90,12 +91,12 @@ impl RunSetup<'_> {
         topology: &Topology,
         connect: &impl Fn(&Arc<Lab>) -> Result<T, Stop>,
     ) -> Result<(Arc<Lab>, T), Stop> {
-        // If this run is resumed after its vtax was killed, that vtax may have left the lab.
+        // A vtax that was killed while it executed this run may have left the lab.
         let world = self.in_world()?;
         self.interrupt.only_note();
         labs::remove_abandoned(world, &topology.name, self.events)?;
         let (within, name) = (world.clone(), topology.name.clone());
-        // An error means that a QEMU has just exited, or that whoever waits for it will report the same.
+        // An error is ignored: either a QEMU has just exited, or the code that waits for it reports the same error.
         self.interrupt.on_ask(move || drop(LiveHolding::stop_building(&within, &name)));
         let lab = Arc::new(labs::build(world, topology, &self.needs)?);
         let phases = Some(self.phases).filter(|_| !lab.guests().is_empty());
@@ -121,7 +122,7 @@ fn place_of(lab: &Arc<Lab>, end: &LabEnd) -> Result<LabPlace, Stop> {
     Ok(LabPlace { lab: Arc::clone(lab), endpoint })
 }
 
-/// Returns the endpoint's name for the user.
+/// Returns the endpoint's name in messages.
 fn name_of(end: &LabEnd) -> String {
     match end {
         LabEnd::Host { host, .. } => format!("host {host}"),
@@ -136,8 +137,8 @@ pub(in crate::study) fn agent_of_guest(lab: &Arc<Lab>, guest: &Name, events: &Ru
     only_agent(&LabPlace { lab: Arc::clone(lab), endpoint }, &format!("guest {guest}"), events)
 }
 
-/// Returns the name of a run's lab. It contains the random part of the run's ID, so that two runs of one study can be
-/// active at the same time.
+/// Returns the name of a run's lab. It contains the random part of the run's ID, so that several runs of one study can
+/// be active at the same time.
 pub(in crate::study) fn lab_name(header: &RunHeader) -> Result<Name, Stop> {
     let suffix = header.id.rsplit('-').next().unwrap_or_default();
     format!("run-{suffix}").parse().or_infrastructure()

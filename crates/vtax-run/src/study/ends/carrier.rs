@@ -1,5 +1,5 @@
-//! A change of settings may reset a link, e.g. a new ring size. Then the link has no carrier until both of its ends
-//! have agreed on a speed, which takes a real NIC seconds.
+//! Waits for links that a change of settings has reset, e.g. of the ring size. Such a link has no carrier until both of
+//! its ends have negotiated a speed, which takes seconds on a physical NIC.
 
 use std::{
     collections::BTreeSet,
@@ -13,13 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl ConnectedEnds {
-    /// Records which links carry no packets before any setting is changed: these are not waited
-    /// for.
+    /// Records which links carry no packets before any setting is changed. These are not waited for.
     pub(super) fn note_dead_links(&mut self) {
         self.dead_before = dead_links(self.pairs());
     }
 
-    /// Waits until the links carry packets again. The error names those that don't.
+    /// Waits until the links carry packets again. The error names those that still don't.
     pub(super) fn await_carriers(&self) -> Result<(), String> {
         let dead = await_none(PATIENCE, || &dead_links(self.pairs()) - &self.dead_before);
         let dead: Vec<String> = dead.into_iter().collect();
@@ -39,7 +38,7 @@ impl ConnectedEnds {
     }
 }
 
-/// Checks repeatedly until none is left or the time is up.
+/// Polls until `dead` returns none or the time is up. Returns the rest.
 fn await_none(patience: Duration, mut dead: impl FnMut() -> BTreeSet<String>) -> BTreeSet<String> {
     let until = Instant::now() + patience;
     loop {

@@ -1,4 +1,4 @@
-//! Connects to the agents of several endpoints concurrently: a login alone may take half a minute.
+//! Connects to the agents of several endpoints concurrently, because a single login may take half a minute.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use vtax_wire::pool::dial_all;
 use super::{agent::Agent, attachment::Attachment};
 use crate::{events::RunEvents, stop::Stop};
 
-/// The rest of connecting to an agent. It takes time, and any thread can do it.
+/// Slow part of connecting to an agent, which any thread can execute.
 pub(super) type AgentConnection<'a> = Box<dyn FnOnce(&RunEvents) -> Result<Agent, Stop> + Send + 'a>;
 
 /// An agent to connect to.
@@ -18,7 +18,7 @@ pub(super) struct DialledEnd<K> {
     pub(super) attachment: Box<dyn Attachment>,
 }
 
-/// Connects to all agents. The error names every endpoint that can't be connected.
+/// Connects to all agents. The error names every endpoint whose agent can't be reached.
 pub(super) fn connect_all<K: Clone>(
     ends: &[DialledEnd<K>],
     program: &Path,

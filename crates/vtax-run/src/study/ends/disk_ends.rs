@@ -44,12 +44,12 @@ pub(in crate::study) struct ZoneOfDisks {
     /// `LAB/NAME`.
     name: String,
     namespace: NetNs,
-    /// Kept open while something is measured in it.
+    /// Kept open while a disk is measured in it.
     _lab: Arc<Lab>,
 }
 
 impl EndpointConnector<'_> {
-    /// Finds a running domain, and connects to its agent.
+    /// Finds a running domain and connects to its agent.
     pub(in crate::study) fn domain_of_disks(
         &mut self,
         within: Option<&LabHost>,
@@ -93,7 +93,7 @@ impl ZoneOfDisks {
         &self.name
     }
 
-    /// Runs `what` in the zone.
+    /// Runs `what` in the zone's network namespace.
     pub(in crate::study) fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> miette::Result<T> {
         Ok(self.namespace.run(what)?)
     }
@@ -108,17 +108,17 @@ impl DomainOfDisks {
         self.bound.name()
     }
 
-    /// Returns the command line of its QEMU.
+    /// Returns the launch configuration of its QEMU.
     pub(in crate::study) fn launch(&self) -> &Launch {
         &self.launch
     }
 
-    /// Returns its endpoint without a NIC, as written by the user.
+    /// Returns the domain as an endpoint without a NIC, as named by the user.
     pub(in crate::study) fn end(&self) -> &DomainEnd {
         &self.end
     }
 
-    /// Returns how a disk was passed to its QEMU.
+    /// Returns the launch configuration of a disk, which its QEMU must have.
     pub(in crate::study) fn disk(&self, disk: &Name) -> Result<DiskLaunch, Stop> {
         if let Some(launch) = self.bound.disk(disk) {
             return Ok(launch);
@@ -132,7 +132,7 @@ impl DomainOfDisks {
         )))
     }
 
-    /// Returns its disks for cost measurements.
+    /// Returns these disks and its QEMU, to measure their cost.
     pub(in crate::study) fn served(&self, disks: Vec<DiskLaunch>) -> Option<ServedDisks> {
         Some(ServedDisks::of(self.bound.qemu()?.process(), &self.launch, disks))
     }
@@ -141,7 +141,8 @@ impl DomainOfDisks {
         GuestMachine { accel: self.launch.accel, no_kvm: None, qemu: self.launch.qemu.version.to_string().into() }
     }
 
-    /// Returns why its agent is lost, if the domain has ended. Its streams are closed before its process has exited.
+    /// Returns the reason for the loss of its agent if the domain has ended. Waits for that, because its streams are
+    /// closed before its process exits.
     pub(in crate::study) fn death(&self) -> Option<miette::Report> {
         let until = Instant::now() + DYING;
         loop {

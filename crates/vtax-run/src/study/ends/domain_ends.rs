@@ -1,4 +1,4 @@
-//! Endpoints of a pair that are logical domains, or the host of one.
+//! Pairs whose endpoints are logical domains, or a domain and its host.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl EndpointConnector<'_> {
-    /// Resolves two endpoints of which at least one is a logical domain. Both are checked, and nothing is changed.
+    /// Resolves two endpoints if at least one is a logical domain. Both are checked, and nothing is changed.
     pub(super) fn domains_at(&mut self, endpoints: [&Endpoint; 2]) -> Result<Option<[Box<dyn Attachment>; 2]>, Stop> {
         let ends = match endpoints.map(|endpoint| &endpoint.control) {
             [Control::Domain(one), Control::Domain(other)] => [Some(one.clone()), Some(other.clone())],
@@ -52,7 +52,7 @@ impl EndpointConnector<'_> {
         Ok(attached.try_into().ok())
     }
 
-    /// Returns the endpoint if it is the host of the domain and no address says otherwise.
+    /// Returns the other endpoint as the domain `primary`, if it is the domain's host and has no explicit address.
     fn as_primary(&mut self, domain: &DomainEnd, other: &Endpoint) -> Result<Option<DomainEnd>, Stop> {
         let is_host = match (&other.control, &domain.within) {
             (Control::Local, None) => true,

@@ -1,4 +1,4 @@
-//! A host with logical domains, in its state at the start of a run.
+//! Hosts with logical domains, in their state at the start of a run.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,12 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// A host with logical domains.
+/// Host with logical domains.
 pub(super) struct DomainPlace {
     pub(super) host: LdmHost,
     domains: Domains,
     configuration: Configuration,
-    /// Set for a host of a lab.
+    /// Set if it is a host of a lab.
     pub(super) lab: Option<LabPlace>,
 }
 
@@ -38,7 +38,7 @@ impl DomainPlace {
             Some(place) => labs::net_of(&place.lab, &place.endpoint)?,
             None => HostNet::here().or_infrastructure()?,
         };
-        // A command that changes domains reports the same.
+        // Notices are discarded: commands that change domains print them.
         let host = labs::ldm_host_in(locations, within.cloned(), net, |_| ())?;
         let domains = host.domains()?;
         let configuration = host.read()?.configuration;
@@ -54,7 +54,7 @@ impl DomainPlace {
         self.lab.as_ref().map(|place| place.lab.namespace_path(&place.endpoint))
     }
 
-    /// Returns the domain, which must be running.
+    /// Returns a domain, which must be running.
     pub(super) fn active(&self, end: &DomainEnd) -> Result<BoundDomain, Stop> {
         self.configuration.domain(&end.domain).or_input()?;
         Ok(self.domains.active(&end.domain)?.0)
@@ -74,7 +74,7 @@ impl DomainPlace {
         self.configuration.disk(domain, disk).map(drop).or_input()
     }
 
-    /// Returns whether the domain still exists.
+    /// Returns whether a domain of this name is running.
     pub(super) fn runs(&self, bound: &BoundDomain) -> bool {
         self.domains.find(bound.name()).is_ok_and(|found| found.is_some_and(|found| found.qemu().is_some()))
     }
@@ -89,12 +89,12 @@ impl DomainPlace {
         ports.map_err(Stop::from)
     }
 
-    /// Assigns a network of two addresses; the host gets the first if `host_link` is a link of it.
+    /// Reserves a network of two addresses. If `host_link` is given, this link of the host gets the first one.
     pub(super) fn lend(&self, host_link: Option<&str>, in_use: &[IpNet]) -> Result<LentNet, Stop> {
         self.domains.lend(host_link, in_use).map_err(Stop::from)
     }
 
-    /// Prefix for messages: the host, `LAB/HOST` if it is one of a lab.
+    /// Returns the prefix of its domains in messages: `LAB/HOST/` for a host of a lab, otherwise nothing.
     pub(super) fn prefix(&self) -> String {
         self.host.within().map(|host| format!("{host}/")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! One endpoint of a pair, and the endpoints of a row.
+//! Connected endpoints: one of a pair, and those of a row.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
 
 pub(super) struct ConnectedRow {
     pub(super) row: Row,
-    /// MTU that these endpoints are for; none for every MTU.
+    /// MTU for which these endpoints are used. None for all MTUs.
     pub(super) mtu: Option<Mtu>,
     /// Initiator and responder of each pair. All pairs are measured concurrently.
     pub(super) pairs: Vec<[ConnectedEnd; 2]>,
@@ -34,12 +34,12 @@ pub(super) struct ConnectedEnd {
     pub(super) name: String,
     /// Address that its sockets are bound to.
     pub(super) address: IpAddr,
-    /// True if vtax has chosen the address, which may differ in the next run.
+    /// True if vtax has assigned the address for the run. The next run may have another one.
     pub(super) is_lent: bool,
     /// Device that its sockets are bound to.
     pub(super) device: Option<DeviceName>,
     pub(super) attachment: Box<dyn Attachment>,
-    /// Links by which its packets leave, the upper first. Empty in the run's own lab, which knows them.
+    /// Links by which its packets leave, the uppermost first. Empty in a lab built for the run, which knows its links.
     pub(super) route: Vec<Hop>,
     /// Context identifier of its machine, as known to the other endpoint.
     pub(super) cid: Option<u32>,
@@ -54,7 +54,7 @@ impl ConnectedRow {
         self.pairs.iter().flatten()
     }
 
-    /// Returns where the initiators and the responders ran.
+    /// Returns the locations of the initiators and the responders.
     pub(super) fn locations(&self) -> Ends<EndLocation> {
         let of_role = |role: usize| {
             let mut locations = self.pairs.iter().map(|pair| pair[role].location());
@@ -87,7 +87,7 @@ impl ConnectedEnd {
         }
     }
 
-    /// Returns the machine that runs the endpoint, if it is a guest.
+    /// Returns the virtual machine of the endpoint, if it is in a guest.
     pub(super) fn guest_machine(&self) -> Option<GuestMachine> {
         self.attachment.guest()?.machine()
     }

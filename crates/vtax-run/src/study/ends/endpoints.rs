@@ -1,4 +1,4 @@
-//! Connects existing endpoints: starts their agents, finds their addresses and the links at both ends.
+//! Connects to existing endpoints: starts their agents, and finds their addresses and the links at both ends.
 
 use std::{collections::BTreeMap, net::IpAddr, path::Path, rc::Rc, sync::Arc};
 
@@ -45,8 +45,7 @@ pub(crate) struct RowPairs<'a> {
     pairs: Vec<[&'a Endpoint; 2]>,
 }
 
-/// Returns the pairs of each row at each MTU. A row whose pairs are the same at all MTUs has one
-/// entry.
+/// Returns the pairs of each row at each MTU. A row whose pairs are the same at all MTUs has one entry.
 pub(crate) fn row_pairs<'a>(
     endpoints: &'a [Endpoint],
     rows: &[Row],
@@ -66,19 +65,19 @@ pub(crate) fn row_pairs<'a>(
     Ok(found)
 }
 
-/// A lab, and those of its endpoints that an endpoint of the user may refer to.
+/// A lab, and those of its endpoints to which the user's endpoint may refer.
 type Candidates = (Arc<Lab>, Vec<LabEndpoint>);
 
 pub(crate) struct EndpointConnector<'a> {
     /// Set only if an endpoint is in a lab.
     world: Option<&'a World>,
     program: &'a Path,
-    /// Location of logical domains; used only if an endpoint is one.
+    /// Locations of files. Used only if an endpoint is a logical domain.
     pub(super) locations: &'a Locations,
     pub(super) events: &'a RunEvents,
     labs: Vec<Arc<Lab>>,
     agents: BTreeMap<AgentKey, Arc<Agent>>,
-    /// libvirt's domains, by name.
+    /// Domains of libvirt, by name.
     domains: BTreeMap<String, Rc<Domain>>,
     namespaces: BTreeMap<NamespaceEnd, Rc<HeldNamespace>>,
     pods: BTreeMap<PodEnd, Rc<FoundPod>>,
@@ -129,15 +128,14 @@ impl<'a> EndpointConnector<'a> {
         Ok(control)
     }
 
-    /// Starts the agents and finds out how the endpoints reach each other: those of the rows, and those of guarded
-    /// paths.
+    /// Starts the agents of the rows and of the guarded paths, and finds out how their endpoints reach each other.
     pub(crate) fn connect(
         mut self,
         rows: &[RowPairs<'_>],
         guarded: &[Ends<Control>],
         directory: &Path,
     ) -> Result<ConnectedEnds, Stop> {
-        // Anything that can be refused is refused before an endpoint gets an address.
+        // Everything that may be refused is checked before an endpoint is assigned an address.
         let guarded_ends = guarded.iter().map(guarded_endpoints).collect::<Vec<_>>();
         let of_rows = rows.iter().flat_map(|row| &row.pairs).copied();
         let pairs: Vec<[&Endpoint; 2]> = of_rows.chain(guarded_ends.iter().map(|[from, to]| [from, to])).collect();
@@ -152,8 +150,8 @@ impl<'a> EndpointConnector<'a> {
         Ok(ConnectedEnds { guarded, loans, ..ConnectedEnds::new(connected, None, directory) })
     }
 
-    /// Returns the host of an endpoint, to be tuned. A host or zone of a lab is a namespace of this machine and needs
-    /// no agent.
+    /// Returns the endpoint as a host to be tuned. A host or zone of a lab is a namespace of this machine and needs no
+    /// agent.
     pub(crate) fn tuned(mut self, control: &Control, tuner: &SharedTuner) -> Result<TuningHost, Stop> {
         match control {
             Control::Domain(end) => return self.tuned_domain(end, tuner),
@@ -219,7 +217,7 @@ impl<'a> EndpointConnector<'a> {
         Ok(ends.map(|end| ConnectedEnd { is_lent, ..end }))
     }
 
-    /// Starts the agents of all these endpoints, several at a time. Nothing is changed there.
+    /// Starts the agents of these endpoints, several concurrently. Nothing is changed there.
     fn start_agents(&mut self, pairs: &[[&Endpoint; 2]]) -> Result<(), Stop> {
         let mut ends: BTreeMap<AgentKey, DialledEnd<AgentKey>> = BTreeMap::new();
         for endpoints in pairs {
@@ -247,7 +245,7 @@ impl<'a> EndpointConnector<'a> {
         Ok((attachment, agents))
     }
 
-    /// Finds out where two endpoints are.
+    /// Resolves two endpoints. Nothing is started or changed there.
     fn attachments(&mut self, endpoints: [&Endpoint; 2]) -> Result<[Box<dyn Attachment>; 2], Stop> {
         endpoints.into_iter().try_for_each(refuse_device)?;
         Ok(match self.domains_at(endpoints)? {
@@ -348,7 +346,7 @@ type AgentKey = (Control, End);
 
 fn agent_key(endpoint: &Endpoint, attachment: &dyn Attachment) -> AgentKey {
     let end = if attachment.has_one_agent() { End::Responder } else { endpoint.end };
-    // A logical domain has one agent, whichever NIC is measured.
+    // A logical domain has one agent for all of its NICs.
     let control = match &endpoint.control {
         Control::Domain(end) => Control::Domain(DomainEnd { nic: None, ..end.clone() }),
         control => control.clone(),
@@ -356,14 +354,14 @@ fn agent_key(endpoint: &Endpoint, attachment: &dyn Attachment) -> AgentKey {
     (control, end)
 }
 
-/// Attachments of two ends, and their agents.
+/// Attachments of two endpoints, and their agents.
 type ReachedEnds = ([Box<dyn Attachment>; 2], [Arc<Agent>; 2]);
 
 fn guarded_endpoints(Ends { initiator, responder }: &Ends<Control>) -> [Endpoint; 2] {
     [(End::Initiator, initiator), (End::Responder, responder)].map(|(end, control)| Endpoint::new(end, control.clone()))
 }
 
-/// The settings of a pod are gone with the pod, and it may not change them.
+/// Refuses to tune a pod: its settings would be lost with the pod, and it isn't permitted to change them.
 pub(super) fn not_tuned(end: &PodEnd) -> Stop {
     Stop::input(miette!(
         code = "option-not-for-this",
@@ -371,7 +369,7 @@ pub(super) fn not_tuned(end: &PodEnd) -> Stop {
     ))
 }
 
-/// Refuses a responder that no other host can connect to.
+/// Refuses a responder to which no other host can connect.
 fn check_reached(endpoints: [&Endpoint; 2], attachment: &[Box<dyn Attachment>; 2]) -> Result<(), Stop> {
     let Some(place) = attachment[1].place() else { return Ok(()) };
     let (method, [from, to]) = (place.endpoint.method, endpoints.map(|endpoint| &endpoint.control));
@@ -385,7 +383,7 @@ fn check_reached(endpoints: [&Endpoint; 2], attachment: &[Box<dyn Attachment>; 2
     }
 }
 
-/// Returns the addresses that the endpoints already have.
+/// Returns the addresses of endpoints that are assigned none: specified by the user, or found.
 fn known_addresses(
     endpoints: [&Endpoint; 2],
     attachment: &[Box<dyn Attachment>; 2],

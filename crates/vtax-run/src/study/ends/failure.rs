@@ -1,7 +1,7 @@
-//! Causes that a failed sample does not show: a guest that died, or a link that is down.
+//! Causes that the error of a sample doesn't show: an endpoint that has ended, or a link that is down.
 //!
-//! The labs report which of their links carry packets, and the agents report the links inside: a guest's NIC may have
-//! no carrier while its tap has one.
+//! Labs report which of their links carry packets. Agents report the links inside their endpoints, because a guest's
+//! NIC may have no carrier while its tap has one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{labs::DYING, study::runner::SampleError};
 
-/// Time limit for an agent to describe its links. If it hangs, that is why the sample failed.
+/// Time limit for an agent to describe its links. It is short: an agent that hangs may be the reason for the failure.
 const ANSWER: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl ConnectedEnds {
-    /// Returns the death of a guest if there is one, else the error with the links that are down.
+    /// Returns the reason why an endpoint has ended if one has, otherwise the error with the links that are down.
     pub(super) fn explain(&self, error: SampleError, connected: &ConnectedRow) -> SampleError {
         let (patience, partial) = match &error {
             SampleError::Run { partial, .. } => (DYING, partial),
@@ -33,8 +33,8 @@ impl ConnectedEnds {
         }
     }
 
-    /// Returns the first guest that has ended, with its last output. Its streams are closed before its process has
-    /// exited.
+    /// Returns the reason why the first endpoint that has ended did so: for a guest, with its last output. Waits for
+    /// guests of labs, because their streams are closed before their processes exit.
     pub(super) fn dead_guest(&self, patience: Duration) -> Option<miette::Report> {
         let until = Instant::now() + patience;
         loop {
@@ -49,8 +49,7 @@ impl ConnectedEnds {
     }
 }
 
-/// Returns the error, with the links between these endpoints that are known to carry no packets
-/// now.
+/// Returns the error with the links between these endpoints that currently carry no packets, as far as known.
 pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> SampleError {
     let SampleError::Cell { error, partial } = error else { return error };
     let down: Vec<String> = dead_links(connected.pairs.iter()).into_iter().collect();
@@ -60,8 +59,8 @@ pub(super) fn with_links(error: SampleError, connected: &ConnectedRow) -> Sample
     }
 }
 
-/// Returns the links between these endpoints that are known to carry no packets now. Pairs of the same endpoints are
-/// checked once.
+/// Returns the links between these endpoints that currently carry no packets, as far as known. Pairs of the same
+/// endpoints are checked once.
 pub(super) fn dead_links<'a>(pairs: impl Iterator<Item = &'a [ConnectedEnd; 2]>) -> BTreeSet<String> {
     fn place(end: &ConnectedEnd) -> (&str, IpAddr) {
         (&end.name, end.address)

@@ -1,4 +1,4 @@
-//! A pod of Kubernetes as found before the run.
+//! Pods of Kubernetes, as found before the run.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::stop::Stop;
 pub(super) struct FoundPod {
     pub(super) end: PodEnd,
     pub(super) pod: Pod,
-    /// The container that the agent runs in.
+    /// Name of the container in which the agent runs.
     pub(super) container: ForeignText,
 }
 
@@ -24,7 +24,7 @@ impl FoundPod {
         Ok(FoundPod { end: end.clone(), pod, container })
     }
 
-    /// Returns the pod's address of the peer's family, or its primary one.
+    /// Returns the pod's first address in the peer's family, or its primary address if the peer's is unknown.
     pub(super) fn address(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
         let fits = |address: &&IpAddr| peer.is_none_or(|peer| peer.is_ipv4() == address.is_ipv4());
         self.pod.addresses.iter().find(fits).copied()
@@ -35,7 +35,7 @@ impl FoundPod {
         PodRecord { limits: limits.clone(), ..self.pod.record(&self.container) }
     }
 
-    /// Returns the name of its network stack where paths are shown. None if it has that of its node.
+    /// Returns the name of its network stack in paths. None if it uses that of its node.
     pub(super) fn stack_name(&self) -> Option<String> {
         (!self.pod.record(&self.container).host_network).then(|| self.end.to_string())
     }

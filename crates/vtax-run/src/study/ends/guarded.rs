@@ -1,4 +1,4 @@
-//! The study's guarded paths: a light load on each while a sample is taken, whose round trips are stored with the
+//! Guarded paths of a study. Each has a light load while a sample is taken, whose round trips are stored with the
 //! sample.
 
 use vtax_model::{
@@ -12,12 +12,11 @@ use vtax_wire::measure::AgentPair;
 use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::{runner::SampleError, timetable::Timetable};
 
-/// Enough for the 99th percentile of a sample, and few enough to use only a few percent of a CPU.
+/// Enough for the 99th percentile of a sample, at a cost of only a few percent of a CPU.
 const PER_SECOND: RequestRate = RequestRate::new(1_000).expect("above zero");
 
 impl ConnectedEnds {
-    /// Returns both endpoints of each path, with a load that lasts as long as the turns of the
-    /// rows.
+    /// Returns both endpoints of each path, with a load that lasts until all slices of the rows have ended.
     pub(super) fn guarded_pairs(&self, warmup: Span, timetable: &Timetable<'_>) -> Vec<AgentPair<'_>> {
         let spec = TestSpec {
             transport: Transport::Tcp,
@@ -34,8 +33,8 @@ impl ConnectedEnds {
         self.guarded.iter().map(|ends| self.pair(ends, &spec)).collect()
     }
 
-    /// Returns the round trips of each path, counted from when requests were actually sent: how late a thread sends by
-    /// the clock doesn't depend on the path.
+    /// Returns the round trips of each path. They begin when a request was actually sent, not when it was due: the
+    /// delay of the sending thread doesn't depend on the path.
     pub(super) fn guarded_rtt(&self, reports: &[(EndReport, EndReport)]) -> Result<Vec<IntervalRtt>, SampleError> {
         let rtt = |(nth, (initiator, _)): (usize, &(EndReport, EndReport))| {
             let nothing = || self.of_guarded(nth, SampleError::cell("no request was answered"));

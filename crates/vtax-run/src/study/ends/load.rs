@@ -1,7 +1,6 @@
-//! A load on the path of a row: streams between the same endpoints, which last as long as the row's sample.
+//! Load on the path of a row: streams between the same endpoints, which last as long as the row's sample.
 //!
-//! The pairs of the load are additional pairs of the same sample, so that all start at the same moment and fail
-//! together.
+//! The pairs of the load are additional pairs of the same sample, so that all start simultaneously and fail together.
 
 use vtax_model::{
     measurement::EndReport,
@@ -15,8 +14,8 @@ use super::{ConnectedEnds, end::ConnectedRow, room_of};
 use crate::study::runner::SampleError;
 
 impl ConnectedEnds {
-    /// Returns the load's endpoints, for each pair of the row. Its threads aren't pinned: on the test's CPUs they would
-    /// make it wait while other CPUs are free.
+    /// Returns the load's endpoints for each pair of the row. The load's threads aren't pinned: on the CPUs of the
+    /// test, they would delay it while other CPUs are idle.
     pub(super) fn loading_pairs<'a>(
         &self,
         load: StreamLoad,
@@ -45,7 +44,7 @@ pub(super) fn under_load(load: Option<StreamLoad>, error: SampleError) -> Sample
     }
 }
 
-/// Returns the load's goodput. A load that carried nothing is an error.
+/// Returns the load's goodput. It is an error if nothing was received.
 pub(super) fn load_figures(
     load: Option<StreamLoad>,
     reports: &[(EndReport, EndReport)],

@@ -1,5 +1,5 @@
-//! Addresses temporarily assigned for the run to endpoints on one switch that have none that reach
-//! each other.
+//! Addresses that are temporarily assigned to endpoints on one switch, for the duration of the run, if they have none
+//! in a common network.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -14,17 +14,16 @@ use crate::{
     stop::{Blamed, Stop, and_then},
 };
 
-/// Assignments to release. The agents of domains release their addresses automatically when vtax disconnects.
+/// Assignments to release. Agents of domains release theirs automatically when vtax disconnects.
 #[derive(Default)]
 pub(super) struct Loans {
     nets: Vec<LentNet>,
-    /// By the names of the two ports.
+    /// Addresses, by the names of the two ports.
     pairs: BTreeMap<[String; 2], [IpAddr; 2]>,
 }
 
 impl Loans {
-    /// Returns the addresses of two endpoints on one switch: their own in a common network, or new
-    /// ones.
+    /// Returns the addresses of two endpoints on one switch: their own in a common network, otherwise new ones.
     pub(super) fn on_switch(
         &mut self,
         ends: [&SwitchEnd; 2],
@@ -70,7 +69,7 @@ impl Loans {
         Ok(nets.map(|net| net.addr()))
     }
 
-    /// Releases all addresses: first those of the domains with these agents.
+    /// Releases all addresses, first those of the domains with these agents.
     pub(super) fn give_back<'a>(self, agents: impl Iterator<Item = &'a Agent>) -> Option<miette::Report> {
         if self.nets.is_empty() {
             return None;
@@ -82,7 +81,7 @@ impl Loans {
     }
 }
 
-/// Returns the first address of each endpoint in a network that both are in.
+/// Returns an address of each endpoint in the first network that they have in common.
 fn of_one_network([ones, others]: [Vec<IpNet>; 2]) -> Option<[IpAddr; 2]> {
     let pairs = ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
     let mut of_one = pairs.filter(|(one, other)| one.trunc() == other.trunc() && one.addr() != other.addr());

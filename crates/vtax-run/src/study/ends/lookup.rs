@@ -1,4 +1,4 @@
-//! Finds zones, hosts and guests in labs that are up.
+//! Finds zones, hosts and guests in running labs.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Returns the only lab that has such a zone, host or guest.
+/// Returns the only running lab with a zone, host or guest of this name.
 pub(super) fn lab_of(world: &World, domain: &Name) -> Result<Name, Stop> {
     let held = list(world).or_infrastructure()?;
     let up = held.iter().filter(|held| matches!(held.state, LabState::Kept | LabState::Alive));
@@ -90,7 +90,7 @@ pub(super) fn joined(lab: &Lab, ones: &[LabEndpoint], others: &[LabEndpoint]) ->
     }
 }
 
-/// Returns the domain at the other end of an endpoint's wire: the host there, or else a zone.
+/// Returns the domain at the other end of an endpoint's wire: preferably the host there.
 pub(super) fn counterpart(lab: &Lab, of: &LabEndpoint) -> Result<Name, Stop> {
     let across = |other: &&LabEndpoint| other.wire == of.wire && other.host != of.host;
     let mut across: Vec<&LabEndpoint> = lab.endpoints().iter().filter(across).collect();

@@ -16,10 +16,11 @@ use crate::{
     stop::{Blamed, Coded, Stop},
 };
 
-/// Time limit for each step over ssh: logging in, copying the agent, greeting.
+/// Time limit for each step over ssh: login, copy of the agent, greeting.
 const LOGIN: Duration = Duration::from_secs(30);
 
-/// Begins to connect to the agent of a host. An agent on this machine is started by this thread and ends with it.
+/// Begins to connect to the agent of a host. An agent on this machine is started here; in a network namespace, it ends
+/// with the calling thread.
 pub(crate) fn mesh_dial(control: &Control, program: &Path) -> Result<AgentDial, Stop> {
     let name = control.to_string();
     match control {

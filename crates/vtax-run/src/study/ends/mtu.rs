@@ -1,4 +1,4 @@
-//! The MTU of the run's lab.
+//! MTU of the lab that is built for the run.
 
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
@@ -12,8 +12,7 @@ use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::{labs::DYING, study::runner::SampleError, threads::start_in};
 
 impl ConnectedEnds {
-    /// Sets the MTU of the run's lab, for all guests concurrently: a NIC may need seconds until it has its carrier
-    /// again.
+    /// Sets the MTU of the lab, in all guests concurrently, because a NIC may take seconds to regain its carrier.
     pub(super) fn fit(&mut self, mtu: Mtu) -> Result<(), SampleError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         lab.set_mtu(mtu).map_err(SampleError::run)?;
@@ -24,7 +23,7 @@ impl ConnectedEnds {
                 Err(error) if error.is_death() => {
                     return Err(SampleError::run(self.dead_guest(DYING).unwrap_or_else(|| error.into())));
                 }
-                // If a NIC cannot have this MTU, the others are still measured.
+                // If a guest's NIC doesn't support this MTU, the other rows are still measured.
                 Err(error) => drop(unfit.insert(name.to_owned(), error.to_string())),
             }
         }
@@ -46,7 +45,7 @@ impl ConnectedEnds {
         })
     }
 
-    /// Returns why a sample between these endpoints isn't worth trying.
+    /// Returns the reason if one of these endpoints can't have the MTU in force.
     pub(super) fn unfit<'a>(&self, mut ends: impl Iterator<Item = &'a ConnectedEnd>) -> Option<String> {
         ends.find_map(|end| self.unfit.get(&end.name).map(|why| format!("{}: {why}", end.name)))
     }

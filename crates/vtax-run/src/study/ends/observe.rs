@@ -1,10 +1,10 @@
-//! CPU time that the host spends on a row's guests, and on programs that carry the traffic of its zones, during a
-//! sample.
+//! CPU time that the host spends during a sample on a row's guests, and on programs that carry the traffic of its
+//! zones.
 //!
-//! A thread here reads the times of QEMU's threads and of the machine shortly after the start and shortly before the
-//! end of the measured time, and sleeps in between, so that its own cost is not in the figures. For a program that
-//! reports only afterwards when it has measured (fio), the thread takes several readings; those count that were
-//! certainly taken in the measured time.
+//! A thread reads the times of QEMU's threads and of the machine shortly after the start and shortly before the end of
+//! the measured time. It sleeps in between, so that its own cost is not in the figures. For a program that doesn't
+//! report when it measures (fio), the thread takes several readings; only those count that were certainly taken within
+//! the measured time.
 
 #[cfg(test)]
 mod tests;
@@ -41,12 +41,12 @@ use super::{
 };
 use crate::threads::start_in;
 
-/// Margin of the readings within the measured time: orders take a moment to arrive.
+/// Distance of the readings from both ends of the measured time, because orders take a moment to arrive.
 const INSET: Duration = Duration::from_millis(20);
 
 pub(in crate::study) struct Observed {
     qemu: GuestProcess,
-    /// True if no endpoint is in it, and it serves a switch.
+    /// True if it contains no endpoint, but serves a switch.
     serves: bool,
     clock: Option<ClockReading>,
     disks: Option<ServedDisks>,
@@ -61,7 +61,7 @@ pub(in crate::study) struct ObservedRow {
 }
 
 impl ObservedRow {
-    /// Returns a row with only this guest, or with none.
+    /// Returns a row with this guest, or without guests.
     pub(in crate::study) fn of_guest(guest: Option<Observed>) -> ObservedRow {
         ObservedRow { guests: guest.into_iter().collect(), relays: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl ObservedRow {
     }
 }
 
-/// A guest's disks that a row measures.
+/// Disks of a guest that a row measures.
 #[derive(Debug, Clone)]
 pub(in crate::study) struct ServedDisks {
     qemu: GuestProcess,
@@ -80,7 +80,7 @@ pub(in crate::study) struct ServedDisks {
 }
 
 impl ServedDisks {
-    /// Selects these disks of the guest whose QEMU is this process.
+    /// Returns these disks of the guest whose QEMU is this process.
     pub(in crate::study) fn of(process: ProcessId, launch: &Launch, disks: Vec<DiskLaunch>) -> ServedDisks {
         let qemu = GuestProcess { name: launch.name.to_string(), process, accel: launch.accel };
         let mut launch = launch.clone();
@@ -96,8 +96,8 @@ impl Observed {
     }
 }
 
-/// Returns the observable guests of a row, each once: those with its endpoints, and those that serve the switches
-/// between them.
+/// Returns what can be observed of a row: the guests with its endpoints and those that serve the switches between them,
+/// each once, and the programs that carry traffic.
 pub(super) fn observed(connected: &ConnectedRow) -> ObservedRow {
     let mut observed: Vec<Observed> = Vec::new();
     let guests = connected.ends().filter_map(|end| Some((end.qemu()?, Some(end))));
@@ -110,7 +110,7 @@ pub(super) fn observed(connected: &ConnectedRow) -> ObservedRow {
     ObservedRow { guests: observed, relays: connected.ends().flat_map(|end| end.attachment.relays()).collect() }
 }
 
-/// Compares the clock of the endpoint's machine with ours. Read before a sample, because it takes several exchanges.
+/// Compares the clock of the endpoint's machine with ours, before the sample, because it takes several exchanges.
 fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
     let offset = end.agent.link.clock_offset(ANSWER).ok()?;
     let at_ns = now_ns();
@@ -119,7 +119,7 @@ fn clock(end: &ConnectedEnd) -> Option<ClockReading> {
     Some(ClockReading { at_ns, ahead_ns: i64::try_from(ahead).ok()?, uncertainty_ns: u64::try_from(uncertainty).ok()? })
 }
 
-/// Takes a sample, and measures the cost of its guests in the meantime.
+/// Takes a sample, and measures the cost of its guests and relays at the same time.
 pub(super) fn measure(
     pairs: &[AgentPair<'_>],
     spec: &TestSpec,
@@ -130,9 +130,9 @@ pub(super) fn measure(
     }
     thread::scope(|scope| {
         let (tell, told) = channel();
-        // Without the thread, the sample is taken without the cost of its guests.
+        // If the thread cannot be started, the sample has no cost of guests.
         let watcher = start_in(scope, "watcher", || watch(row, spec, told)).ok();
-        // There is no listener if the watcher has failed.
+        // If the watcher has failed, nothing receives this.
         let taken = measure_watched(pairs, |start| {
             let _ = tell.send(start);
         });
@@ -150,8 +150,8 @@ pub(in crate::study) struct UntoldTimes {
     pub(in crate::study) measured: Duration,
 }
 
-/// Runs such a program, and measures the cost of the guests in the meantime. None if it has no times, or took so long
-/// to start and end that too little of the measured time is certain.
+/// Runs such a program, and measures the cost of the guests at the same time. The cost is None without times, or if the
+/// program took so long to start and end that too little of the measured time is certain.
 pub(in crate::study) fn observing<T>(
     row: &ObservedRow,
     times: Option<UntoldTimes>,
@@ -173,14 +173,15 @@ pub(in crate::study) fn observing<T>(
 }
 
 impl UntoldTimes {
-    /// Maximum number of readings: each takes some of the CPU that is measured.
+    /// Approximate maximum of the number of readings, each of which uses some of the CPU time that is measured.
     const GLANCES: u32 = 20;
     /// Minimum interval between readings.
     const PAUSE: Duration = Duration::from_millis(20);
-    /// Minimum share of the measured time between two readings.
+    /// Minimum part of the measured time between the first and the last reading.
     const ENOUGH: f64 = 0.25;
 
-    /// Reads from the end of the warm-up to the end of the measured time of a program that starts immediately.
+    /// Takes readings at intervals from the end of the warm-up to the end of the measured time, as if the program
+    /// started immediately.
     fn glances<R>(self, begun: Instant, ended: &Receiver<()>, read: impl Fn() -> Option<R>) -> Option<Vec<R>> {
         let until = begun + self.warmup + self.measured;
         let pause = (self.measured / UntoldTimes::GLANCES).max(UntoldTimes::PAUSE);
@@ -211,7 +212,7 @@ impl UntoldTimes {
     }
 }
 
-/// Returns the cost of the guests. None if the sample or a guest ended early.
+/// Returns the cost of the row. None if the sample or a guest ended early.
 fn watch(row: &ObservedRow, spec: &TestSpec, told: Receiver<Instant>) -> Option<HostCpu> {
     let start = told.recv().ok()?;
     let window = window(spec);
@@ -227,7 +228,7 @@ fn watch(row: &ObservedRow, spec: &TestSpec, told: Receiver<Instant>) -> Option<
     Reading::of(row)?.since(&before, row, true)
 }
 
-/// Sleeps until then. None if the sample ends earlier.
+/// Sleeps until this time. None if the sample ends earlier.
 fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
         Err(RecvTimeoutError::Timeout) => Some(()),
@@ -235,7 +236,8 @@ fn sleep(told: &Receiver<Instant>, until: Instant) -> Option<()> {
     }
 }
 
-/// Returns a span certainly within the measured time. None for a file or a steady state, whose times aren't known.
+/// Returns a span certainly within the measured time, relative to the start. None for a file, or for a warm-up until a
+/// steady state, whose times aren't known.
 fn window(spec: &TestSpec) -> Option<(Duration, Duration)> {
     let Warmup::For(warmup) = spec.warmup else { return None };
     let inset = INSET.min(spec.duration.0 / 10);
@@ -295,12 +297,13 @@ impl GuestReading {
     fn read(guest: &Observed) -> Option<GuestReading> {
         let launch = guest.disks.as_ref().map(|disks| &disks.launch);
         let all = guest_threads(guest.qemu.process, launch).ok()?.into_iter();
-        // A worker may have ended since.
+        // A worker thread may have ended since.
         let threads = all.filter_map(|(thread, role)| Some((thread, (role, task_times(thread).ok()?)))).collect();
         Some(GuestReading { threads, exits: kvm_exits(guest.qemu.process.pid.0) })
     }
 
-    /// The time of a thread that ended in the span is lost, but threads of vCPUs and vhost don't end before the guest.
+    /// The time of a thread that ended within the span is lost, but threads of vCPUs and vhost don't end before the
+    /// guest.
     fn since(&self, before: &GuestReading, guest: &Observed) -> GuestCpu {
         let (mut inside, mut vhost, mut iothread, mut daemon, mut qemu, mut kernel) = Default::default();
         for (thread, (role, times)) in &self.threads {
@@ -312,7 +315,7 @@ impl GuestReading {
             match (role, guest.qemu.accel) {
                 (GuestThreadRole::Vcpu, Accelerator::Tcg) => inside += busy,
                 (GuestThreadRole::Vcpu, Accelerator::Kvm) => {
-                    // Ticks, which may add up to more than the clock shows.
+                    // The guest time is counted in ticks, so it may exceed the thread's time.
                     let own = span.guest.as_secs_f64().min(busy);
                     (inside, qemu) = (inside + own, qemu + busy - own);
                 }

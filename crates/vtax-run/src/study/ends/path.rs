@@ -1,4 +1,4 @@
-//! The links between the endpoints, and whether the study can be measured on them.
+//! Links between the endpoints, and checks whether the study can be measured on them.
 
 use miette::miette;
 use vtax_model::{
@@ -25,7 +25,7 @@ use crate::{
 const IPV6_MORE: u32 = 20;
 
 impl ConnectedEnds {
-    /// Returns the links that the packets of each pair pass through, at each MTU of the study.
+    /// Returns the links on the path of each pair, at each MTU of the study.
     pub(crate) fn paths(&mut self, study: &Study) -> miette::Result<Vec<PathRecord>> {
         let mut paths = Vec::new();
         for mtu in mtus_of(&study.cells) {
@@ -39,7 +39,7 @@ impl ConnectedEnds {
         Ok(paths)
     }
 
-    /// Returns the smallest MTU of the links at all endpoints, as far as it is known.
+    /// Returns the smallest known MTU of the links at the endpoints.
     pub(crate) fn mtu(&self) -> Option<Mtu> {
         self.ends().filter_map(|end| mtu_of(end.link()?)).min()
     }
@@ -59,7 +59,7 @@ impl ConnectedEnds {
             for pair in &connected.pairs {
                 let transports = [net.transport].into_iter().chain(cell.row.load().map(|load| load.transport));
                 transports.into_iter().try_for_each(|transport| check_transport(pair, transport))?;
-                // The MTU is one of the settings that steps change.
+                // With steps the MTU isn't checked, because they may change it.
                 let mut of_ip = pair.iter().filter(|_| net.transport.is_ip() && study.steps.is_empty());
                 of_ip.try_for_each(|end| {
                     check_mtu(
@@ -74,7 +74,7 @@ impl ConnectedEnds {
         Ok(())
     }
 
-    /// Shrinks datagrams sent over IPv6 that were sized to fill an IPv4 packet.
+    /// Reduces the size of datagrams that fill an IPv4 packet, if they are sent over IPv6.
     pub(crate) fn fit_ipv6(&self, study: &mut Study) {
         for cell in &mut study.cells {
             let row = cell.row;
@@ -90,7 +90,7 @@ impl ConnectedEnds {
     }
 }
 
-/// Returns the MTU of an IPv4 path with as much room for datagrams as this path.
+/// Returns the MTU of an IPv4 path with the same room for datagrams as this path.
 pub(crate) fn room_of(mtu: Mtu, ipv6: bool) -> Mtu {
     if ipv6 { mtu.less(IPV6_MORE).unwrap_or(mtu) } else { mtu }
 }
@@ -120,12 +120,12 @@ fn check_transport(pair: &[ConnectedEnd; 2], transport: Transport) -> Result<(),
     }
 }
 
-/// The loopback link has an MTU of 65,536, one more than an IPv4 packet.
+/// Limited to the maximum: the loopback link has an MTU of 65,536, one more than the largest IPv4 packet.
 fn mtu_of(link: &Hop) -> Option<Mtu> {
     Mtu::try_from(i64::from(link.mtu).min(i64::from(Mtu::MAX.get()))).ok()
 }
 
-/// A link without a known MTU is assumed to have the wanted one.
+/// Refuses a link with another MTU. A link whose MTU is unknown is accepted.
 fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Result<(), Stop> {
     let Some((link, found)) = link.and_then(|link| Some((link, mtu_of(link)?))) else { return Ok(()) };
     if found == wanted || Ok(found) == wanted.less(overhead) {
@@ -140,8 +140,8 @@ fn check_mtu(end: &str, link: Option<&Hop>, overhead: u32, wanted: Mtu) -> Resul
     )))
 }
 
-/// Returns the links between two endpoints. A lab knows every link between its endpoints; other endpoints know the link
-/// that they send on.
+/// Returns the links between two endpoints. A lab knows every link between its endpoints. Otherwise the agents know the
+/// links by which their packets leave, and the attachments know those of this machine.
 fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     let [initiator, responder] = pair;
     if let Some((lab, [from, to])) = common_lab(pair) {
@@ -154,8 +154,8 @@ fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     let [near, far] = [initiator.attachment.host_links(), responder.attachment.host_links()];
     let back = responder.route.iter().rev().filter(|_| !looped);
     let mut hops: Vec<Hop> = initiator.route.iter().chain(near).chain(far.iter().rev()).chain(back).cloned().collect();
-    // Both guests may be on one bridge of the host, or the host itself may send on it. Elsewhere, two consecutive links
-    // may have the same name because they are on two machines.
+    // Both guests may be on one bridge of the host, or the host itself may send on it. Other consecutive links of the
+    // same name may be on two machines.
     let of_host = |hop: &Hop| near.contains(hop) || far.contains(hop);
     hops.dedup_by(|hop, before| {
         (&hop.domain, &hop.link) == (&before.domain, &before.link) && (of_host(hop) || of_host(before))
@@ -163,7 +163,7 @@ fn hops(pair: &[ConnectedEnd; 2]) -> miette::Result<Vec<Hop>> {
     Ok(hops)
 }
 
-/// Returns the links inside an endpoint of a lab by which its packets leave, the upper first.
+/// Returns the links inside an endpoint of a lab by which its packets leave, the uppermost first.
 fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> {
     match end.attachment.has_links_of_its_own() {
         true => Ok(end.agent.link.route(Some(end.address), other.address, None, ANSWER)?),
@@ -171,7 +171,7 @@ fn inside(end: &ConnectedEnd, other: &ConnectedEnd) -> miette::Result<Vec<Hop>> 
     }
 }
 
-/// Returns the kind of virtual NIC of the first endpoint that has one.
+/// Returns the kind of the initiator's virtual NIC, or else of the responder's.
 fn backend(pair: &[ConnectedEnd; 2]) -> Option<Flavour> {
     pair.iter().find_map(|end| end.attachment.nic())
 }

@@ -1,4 +1,4 @@
-//! CPU pinning of the endpoints. Nothing changes a round-trip time as much as whether two endpoints share a CPU.
+//! CPU pinning of the endpoints. Nothing affects a round-trip time as much as whether two endpoints share a CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl ConnectedEnds {
-    /// Pins all endpoints. All rows get the same number of CPUs, so that they can be compared.
+    /// Pins all endpoints, in all rows to the same number of CPUs, so that the rows can be compared.
     pub(crate) fn place(&mut self, study: &Study, pins: &Pins) -> Result<Placement, Stop> {
         let here = Machine::read(&SystemRoot::live());
         let mut plan = Pinner { boot_id: boot_id(), here: &here, study, pins, vcpus: BTreeMap::new() };
@@ -46,8 +46,8 @@ impl ConnectedEnds {
         Ok(Placement { policy, responder_policy, initiator, responder, path, guests: None, notes })
     }
 
-    /// Returns the CPU that both ends of alternating rows share on a virtual machine, whose hypervisor runs two CPUs at
-    /// different moments. Either all rows share the CPU or none does, so that they can be compared.
+    /// Returns the CPU that both endpoints of alternating rows share on a virtual machine, because its hypervisor may
+    /// not run two CPUs at the same time. Either all rows share the CPU or none does, so that they can be compared.
     fn cpu_for_both(&self, machine: &Machine, pins: &Pins) -> Option<u32> {
         let automatic = pins.policy == Pinning::Auto && pins.responder.is_none();
         let is_movable = |end: &ConnectedEnd| {
@@ -67,7 +67,7 @@ impl ConnectedEnds {
         })
     }
 
-    /// Warns which endpoints the scheduler may move, and what that costs.
+    /// Warns of endpoints that the scheduler may move, and of the effect.
     pub(crate) fn warn_of_unpinned(&self, events: &RunEvents) {
         let loose = self.ends().filter(|end| end.cpus.is_empty()).map(|end| end.name.as_str());
         let loose: Vec<&str> = BTreeSet::from_iter(loose).into_iter().collect();
@@ -81,14 +81,14 @@ impl ConnectedEnds {
     }
 }
 
-/// Pins the endpoints of one row after another.
+/// Pins the endpoints of the rows, in sequence.
 struct Pinner<'a> {
-    /// This machine, which runs the guests of its labs.
+    /// Boot ID of this machine, which runs the guests of its labs.
     boot_id: String,
     here: &'a Machine,
     study: &'a Study,
     pins: &'a Pins,
-    /// Number of initiators (0) or responders (1) whose virtual CPUs are on these CPUs.
+    /// Number of initiators (0) or responders (1) whose virtual CPUs run on these CPUs.
     vcpus: BTreeMap<(usize, Vec<u32>), usize>,
 }
 
@@ -96,7 +96,7 @@ struct Pinner<'a> {
 type Together = BTreeMap<String, Vec<[usize; 2]>>;
 
 impl Pinner<'_> {
-    /// Pins the endpoints of a row. Returns requests that a machine has no room for, as sentences.
+    /// Pins the endpoints of a row. Returns notes on what the machines couldn't provide, as sentences.
     fn pin(&mut self, connected: &mut ConnectedRow) -> Result<Vec<String>, Stop> {
         let mut automatic = Together::new();
         for pair in 0..connected.pairs.len() {
@@ -121,8 +121,8 @@ impl Pinner<'_> {
         Ok(notes)
     }
 
-    /// Returns the machine whose CPUs an endpoint gets, with its identity: for a guest whose vCPUs the run pins, the
-    /// host.
+    /// Returns the machine whose CPUs an endpoint gets, and its identifier: the host, for a guest whose vCPUs the run
+    /// pins.
     fn machine<'a>(&'a self, end: &'a ConnectedEnd) -> (&'a str, &'a Machine) {
         match end.vcpus() {
             Some(_) => (&self.boot_id, self.here),
@@ -130,7 +130,8 @@ impl Pinner<'_> {
         }
     }
 
-    /// Gives an endpoint its CPUs. If the run pins the guest's vCPUs, those get the CPUs, and its threads get vCPUs.
+    /// Assigns CPUs to an endpoint. If the run pins the guest's vCPUs, they get these CPUs, and the endpoint's threads
+    /// get vCPUs.
     fn settle(&mut self, end: &mut ConnectedEnd, role: usize, cpus: Vec<u32>) -> Result<(), Stop> {
         let guest = end.attachment.own_guest().filter(|guest| guest.vcpus().is_some() && !cpus.is_empty());
         let Some(guest) = guest else {
@@ -149,8 +150,8 @@ impl Pinner<'_> {
         pin_plan(machine, &wish).initiator
     }
 
-    /// Returns the user's request for this endpoint, else the one for the run. Two endpoints on one machine halve the
-    /// run's list.
+    /// Returns the user's request for this endpoint, otherwise the one for the run. Two endpoints on one machine split
+    /// the run's list.
     fn asked(&self, end: &ConnectedEnd, role: usize, shared: bool) -> Pinning {
         let own = self.pins.responder.clone().filter(|_| role == 1);
         match (end.pin.clone().or(own), &self.pins.policy) {
@@ -208,8 +209,8 @@ fn common<'a>(mut machines: impl Iterator<Item = &'a Machine>) -> Machine {
     all
 }
 
-/// Returns the number of threads of an endpoint. An engine that distributes flows has one for each CPU, in half of the
-/// CPUs.
+/// Returns the number of threads of an endpoint. An engine that distributes flows over threads has one per flow, up to
+/// half the number of CPUs.
 fn threads(cell: &Cell, cpus: usize) -> usize {
     let Some(net) = cell.net() else { return cell.parallel() as usize };
     let flows = net.workload.flows(net.streams) as usize;
@@ -220,8 +221,8 @@ fn threads(cell: &Cell, cpus: usize) -> usize {
     }
 }
 
-/// Returns the CPUs of the `nth` of `count` endpoints. As long as there are enough CPUs, the shares are equal and don't
-/// overlap.
+/// Returns the CPUs of the `nth` of `count` endpoints. If there are enough CPUs, the shares don't overlap, and their
+/// sizes differ by at most one.
 fn share(cpus: &[u32], nth: usize, count: usize) -> Vec<u32> {
     match cpus.len() {
         0 => Vec::new(),

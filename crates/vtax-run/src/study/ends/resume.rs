@@ -1,5 +1,5 @@
-//! The endpoints of a run that is resumed or that confirms an earlier one. They must be the same and on the same CPUs,
-//! otherwise the run is refused.
+//! Endpoints of a run that is resumed, or that confirms an earlier one. They must be the same as before, and get the
+//! same CPUs; otherwise the run is refused.
 
 use miette::miette;
 use vtax_model::{
@@ -11,7 +11,7 @@ use super::{ConnectedEnds, end::ConnectedEnd};
 use crate::study::session::same_machine;
 
 impl ConnectedEnds {
-    /// Takes the endpoints' CPUs from the plan of the run, if it was started with these endpoints.
+    /// Takes the endpoints' CPUs from the header of the run, which must have been started with these endpoints.
     pub(crate) fn restore_cpus(&mut self, header: &RunHeader) -> miette::Result<()> {
         self.shared_cpu = header.placement.path;
         let are_endpoints = self.lab.is_none();
@@ -33,7 +33,8 @@ impl ConnectedEnds {
     }
 }
 
-/// Settings are tried between the same two endpoints, so all their rows share them.
+/// Returns whether two rows have the same endpoints: settings are tried between the same two, so all rows of settings
+/// share them.
 fn has_ends_of(row: Row, other: Row) -> bool {
     let tries = |row: Row| matches!(row, Row::AsIs | Row::Tuned { path: None, .. });
     row == other || tries(row) && tries(other)

@@ -1,4 +1,4 @@
-//! A single short round-trip measurement, outside of any run.
+//! Short round-trip measurement that isn't part of a run.
 
 use std::{env, time::Duration};
 

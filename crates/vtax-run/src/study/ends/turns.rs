@@ -1,5 +1,5 @@
-//! Measures alternating rows: their samples are cut into slices. All rows connect before the first slice. From then on
-//! nothing is sent on the control streams: each initiator follows a schedule by its own clock.
+//! Measures alternating rows, whose samples are divided into slices. All rows connect before the first slice. From then
+//! on, nothing is sent on the control streams: each initiator follows a schedule by its own clock.
 
 use std::{mem, time::Duration};
 
@@ -52,8 +52,8 @@ impl ConnectedEnds {
         })
     }
 
-    /// Returns the endpoints of the rows. The error names the first row that has none, or whose guest can't have the
-    /// MTU.
+    /// Returns the endpoints of the rows. The error names the first row that has none or several pairs, or whose guest
+    /// can't have the MTU.
     fn connected_rows(&self, rows: &[(Row, TestSpec)]) -> Result<Vec<&ConnectedRow>, BrokenTurns> {
         let find = |(index, (row, _)): (usize, &(Row, TestSpec))| {
             let broken = |error| BrokenTurns { index, error };

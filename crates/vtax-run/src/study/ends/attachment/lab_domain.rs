@@ -16,14 +16,15 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time for which a program whose end broke a connection may still appear to run. A live program is waited for as long.
+/// Time for which a program whose exit broke a connection may still appear to run. The check of a live program takes
+/// this long.
 const DYING: Duration = Duration::from_millis(50);
 
 /// A host of a lab on one of its wires, or a zone.
 struct LabDomain(LabPlace);
 
 impl LabPlace {
-    /// Returns the place as an endpoint. `is_ours`: whether the lab was built for this run.
+    /// Returns the attachment of the place. `is_ours` is true if the lab was built for this run.
     pub(in crate::study::ends) fn attach(self, is_ours: bool) -> miette::Result<Box<dyn Attachment>> {
         Ok(match self.endpoint.kind {
             DomainKind::Guest => Box::new(LabGuest::new(self, is_ours)?),

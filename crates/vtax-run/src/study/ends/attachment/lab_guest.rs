@@ -30,7 +30,7 @@ pub(in crate::study::ends) struct LabGuest {
     is_ours: bool,
 }
 
-/// Connects to the agent of a guest whose NIC isn't measured and stays as it is.
+/// Connects to the agent of a guest whose NIC isn't measured, without configuring the NIC.
 pub(in crate::study::ends) fn only_agent(place: &LabPlace, name: &str, events: &RunEvents) -> Result<Agent, Stop> {
     let connect = || -> miette::Result<Agent> {
         let mut qemu = place.lab.guest(&place.endpoint.name)?;
@@ -50,7 +50,7 @@ impl LabGuest {
         Ok(LabGuest { place, guest, is_ours })
     }
 
-    /// Waits until the guest has booted, and gives its NIC the address and MTU planned by the lab.
+    /// Waits until the guest has booted, and sets the planned address and MTU of its NIC.
     fn boot_agent(&self, name: &str, events: &RunEvents) -> miette::Result<Agent> {
         let mut qemu = self.place.lab.guest(&self.guest.name)?;
         wait_for_agent(&mut qemu, None, events)?;
@@ -59,16 +59,16 @@ impl LabGuest {
             link.attach(&self.link_setup(self.place.endpoint.mtu))?;
             Agent::greeted(link)
         };
-        // If the guest has died in the meantime, its death is the better reason.
+        // If the guest has died in the meantime, its death explains the failure better.
         greet().map_err(|error| self.death().unwrap_or(error))
     }
 
-    /// Returns the setup of its NIC with this MTU.
+    /// Returns the configuration of its NIC with this MTU.
     pub(in crate::study::ends) fn link_setup(&self, mtu: Mtu) -> LinkSetup {
         LinkSetup { mac: self.guest.mac.to_string(), mtu, addresses: vec![self.guest.address] }
     }
 
-    /// Returns the number of its virtual CPUs, unless the study places them.
+    /// Returns the number of its virtual CPUs, unless the lab pins them.
     pub(in crate::study::ends) fn vcpus(&self) -> Option<usize> {
         self.guest.pins.cpus.is_empty().then_some(self.guest.launch.vcpus as usize)
     }
@@ -111,8 +111,7 @@ impl Attachment for LabGuest {
 
 impl GuestEnd for LabGuest {
     fn qemu(&self) -> Option<GuestProcess> {
-        // A guest that has ended can't take the sample either, and the sample's error gives the
-        // reason.
+        // If the guest has ended, the sample fails too, with an error that gives the reason.
         let qemu = self.place.lab.guest(&self.guest.name).ok()?;
         let (process, accel) = (qemu.process(), qemu.launch().accel);
         Some(GuestProcess { name: self.guest.name.to_string(), process, accel })

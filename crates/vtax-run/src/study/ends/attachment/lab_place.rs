@@ -1,4 +1,4 @@
-//! A place in a lab.
+//! Endpoints in labs.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A logical domain, or its host. Its agent is reached at the domain's agent port. Nothing in the domain is changed
-//! except the address assigned for the run.
+//! A logical domain, or its host. A domain's agent is reached through the domain's agent port. Nothing in a domain is
+//! changed except for the address assigned for the run.
 
 use std::{path::Path, rc::Rc, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
     stop::{Blamed, Stop},
 };
 
-/// Time limit for the agent's port: a domain's own system has opened it long before.
+/// Time limit for the agent's port of a domain that boots an image, which should have opened it at boot.
 const OPEN_ALREADY: Duration = Duration::from_secs(2);
 
 /// A logical domain with the virtual NIC to measure.
@@ -46,7 +46,7 @@ pub(in crate::study::ends) struct PrimaryEnd {
     stack: Box<dyn Attachment>,
 }
 
-/// Connects to the agent of a domain without a measured NIC.
+/// Connects to the agent of a domain whose NICs aren't measured.
 pub(in crate::study::ends) fn agent_of(
     place: &DomainPlace,
     end: &DomainEnd,
@@ -87,7 +87,7 @@ impl LdmEnd {
         let tap = port.nic.as_ref().and_then(LiveNic::tap).map(str::to_owned);
         let links = match tap {
             Some(tap) => host.namespace().run(|| link_hops(&tap)).or_infrastructure()?,
-            // The NIC itself sends these packets.
+            // A virtual function sends its packets without a link of the host.
             None => Vec::new(),
         };
         let record = record(&host, &bound, &port);
@@ -100,7 +100,7 @@ fn process(bound: &BoundDomain) -> Option<GuestProcess> {
     Some(GuestProcess { name: bound.name().to_string(), process: qemu.process(), accel: qemu.launch().accel })
 }
 
-/// Returns the domain's bindings.
+/// Returns a record of the domain's bindings and of the measured NIC.
 fn record(host: &DomainPlace, bound: &BoundDomain, port: &SwitchPort) -> DomainRecord {
     let bindings = &bound.bindings;
     let nic = port.nic.as_ref().map(|nic| {
@@ -226,7 +226,7 @@ impl SwitchedEnd for LdmEnd {
 
     fn server(&self) -> Option<GuestProcess> {
         let port = &self.end.port;
-        // Frames of a virtual function don't pass through a domain.
+        // Frames of a virtual function don't pass through a service domain.
         port.nic.as_ref()?.tap()?;
         process(&self.end.host.server_of(&port.switch)?)
     }

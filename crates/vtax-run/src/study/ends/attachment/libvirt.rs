@@ -1,4 +1,4 @@
-//! A libvirt domain. The agent enters over SSH. libvirt's XML, QEMU's arguments and the host's links show the path
+//! A libvirt domain. Its agent is reached over SSH. libvirt's XML, QEMU's arguments and the host's links show the path
 //! between the guest's NIC and the host's wire. Nothing in a domain is changed.
 
 mod host;
@@ -35,7 +35,7 @@ pub(in crate::study::ends) struct LibvirtEnd {
 pub(in crate::study::ends) struct Domain {
     described: Described,
     leases: Vec<Lease>,
-    /// Sources that knew no address of it, with their answers.
+    /// Sources that reported no address of it, with the reasons.
     silent: Vec<(AddressSource, String)>,
     version: Option<String>,
     /// Its QEMU, if it runs on this machine.
@@ -59,7 +59,7 @@ impl LibvirtEnd {
 }
 
 impl Attachment for LibvirtEnd {
-    /// Connects ssh to an address that libvirt knows.
+    /// Connects over ssh, to an address that libvirt knows or the user has given.
     fn dial<'a>(&'a self, _: &'a str, program: &'a Path) -> Result<AgentConnection<'a>, Stop> {
         let address = self.domain.entrance(self.given)?;
         let host = self.user.as_ref().map_or(address.to_string(), |user| format!("{user}@{address}"));
@@ -148,7 +148,8 @@ impl Domain {
         }
     }
 
-    /// Returns the only NIC, the one seen with this address, or the only passed-through device.
+    /// Returns the only NIC. If there are several, returns the one that was seen with this address, by its MAC address;
+    /// if no NIC has that, the only passed-through device, whose MAC address libvirt doesn't know.
     fn nic(&self, address: IpAddr) -> Option<&XmlNic> {
         let nics = &self.described.nics;
         if let [only] = nics.as_slice() {
@@ -162,19 +163,20 @@ impl Domain {
         named.or(only_stranger)
     }
 
-    /// Returns the NIC with the backend that serves its rings. The XML omits the backend where libvirt chooses it.
+    /// Returns the NIC with the backend that serves its rings. The XML omits the backend if libvirt chooses it.
     fn served(&self, nic: &XmlNic) -> vtax_model::run::DomainNic {
         let vhost = nic.alias.as_ref().and_then(|alias| self.qemu.as_ref()?.has_vhost(alias));
         let taken = vhost.map(|vhost| Flavour::Backend(if vhost { Backend::Vhost } else { Backend::Userspace }));
         let mut facts = nic.facts.clone();
-        // QEMU alone may serve `<driver name='vhost'/>` if the host has no vhost.
+        // Without vhost on the host, QEMU itself serves the rings despite `<driver name='vhost'/>`.
         let by_tap = nic.open || facts.backend == Some(Flavour::Backend(Backend::Vhost));
         facts.backend = taken.filter(|_| by_tap).or(facts.backend);
         facts
     }
 }
 
-/// Queries the guest's agent last, and only if something isn't known yet: a hanging agent takes seconds.
+/// Collects the addresses of a domain from libvirt. The guest's agent is queried last, and only if something is still
+/// unknown, because an agent that hangs takes seconds.
 fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(AddressSource, String)>) {
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for source in [AddressSource::Lease, AddressSource::Arp, AddressSource::Agent] {
@@ -193,7 +195,7 @@ fn known_leases(query: &DomainQuery<'_>, nics: &[XmlNic]) -> (Vec<Lease>, Vec<(A
     (found, silent)
 }
 
-/// Returns a domain's description and unknown properties, as sentences.
+/// Returns a description of the domain and what is unknown about it, as sentences.
 fn notes(row: Row, measured: &MeasuredDomain) -> Vec<PlacementNote> {
     let record = &measured.record;
     let (name, nic) = (&record.name, record.nic.as_ref());

@@ -10,7 +10,7 @@ use crate::stop::{Blamed, Stop};
 
 pub(in crate::study::ends) enum MachineEnd {
     Local,
-    /// The host in ssh's notation.
+    /// Destination, as passed to ssh.
     Ssh(String),
 }
 

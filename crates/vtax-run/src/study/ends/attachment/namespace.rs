@@ -1,8 +1,9 @@
-//! A network namespace of this machine that vtax didn't create: of `ip netns`, of a process, or of a container.
+//! A network namespace of this machine that vtax didn't create: one of `ip netns`, of a process, or of a container.
 //!
-//! The agent is a process of this machine in that network namespace, but in no other namespace or cgroup of the
-//! container. So nothing is copied, an image needs no shell, and nothing there is changed. In the container's cgroup,
-//! the agent's memory would count there, and a container at its limit would lose a process of its own.
+//! The agent is a process of this machine that enters only the network namespace, not the container's other namespaces
+//! or its cgroup. So nothing is copied or changed in the container, and its image needs no shell. In the container's
+//! cgroup, the agent's memory would be charged to the container, which might lose one of its own processes at its
+//! limit.
 
 use std::{
     fs,
@@ -37,13 +38,13 @@ use crate::stop::{Blamed, Stop};
 /// Directory where `ip netns` pins namespaces (ip-netns(8)).
 const PINS: &str = "/run/netns";
 
-/// A namespace that is held open, so that it stays the same throughout a run.
+/// A namespace that is held open, so that all agents enter the same one throughout a run.
 pub(in crate::study::ends) struct HeldNamespace {
     /// Name known to the user.
     name: String,
     path: PathBuf,
     namespace: NetNs,
-    /// The named process, or the first one of the container.
+    /// Process named by the user, or the first process of the container.
     process: Option<ProcessId>,
     pub(in crate::study::ends) record: NamespaceRecord,
     /// True if vtax itself is in it.
@@ -80,7 +81,7 @@ impl HeldNamespace {
         Ok(held)
     }
 
-    /// The start time is compared after the namespace was opened: until then the PID may have been reused.
+    /// The process is checked again after its namespace was opened, because the PID may have been reused in between.
     fn of_process(name: String, pid: Pid) -> Result<HeldNamespace, Stop> {
         let gone = || Stop::input(miette!(code = "no-such-process", "{name}: no such process; `ps` lists them"));
         let process = ProcessId::of(pid).map_err(|_| gone())?;
@@ -102,13 +103,13 @@ impl HeldNamespace {
         Ok(HeldNamespace { name, path, namespace, process, record, is_own })
     }
 
-    /// Returns the name of its network stack where paths are shown. None if vtax is in it: then it has the machine's
+    /// Returns the name of its network stack in paths. None if vtax is in it, because that stack has the machine's
     /// name.
     pub(in crate::study::ends) fn stack_name(&self) -> Option<&str> {
         (!self.is_own).then_some(&self.name)
     }
 
-    /// Returns its path while its process lives or its pin stays. None if vtax is in it.
+    /// Returns its path, which is valid as long as its process or pin exists. None if vtax is in it.
     pub(in crate::study::ends) fn other_path(&self) -> Option<&Path> {
         (!self.is_own).then_some(&self.path)
     }
@@ -117,7 +118,7 @@ impl HeldNamespace {
     pub(in crate::study::ends) fn start(&self, program: &Path) -> Result<Child, Stop> {
         let mut command = Command::new(program);
         command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A separate process group: Ctrl-C is for vtax, which then ends its agents in order.
+        // In a separate process group, so that Ctrl-C reaches only vtax, which then stops its agents in order.
         command.process_group(0);
         self.namespace.spawn(command, Outlive::No).or_infrastructure()
     }
@@ -141,7 +142,7 @@ impl Attachment for NamespaceAttachment {
         Some(&self.held)
     }
 
-    /// The peer of its veth, or the link below its macvlan, is a link of this machine.
+    /// Finds the links of this machine that its packets pass: from the peer of its veth, or the link below its macvlan.
     fn measure_on(&mut self, address: IpAddr) {
         if !self.held.is_own {
             self.host_links = outer_hops(&self.held.namespace, address);
@@ -168,7 +169,7 @@ impl Attachment for NamespaceAttachment {
     }
 }
 
-/// Describes a container, and the limits of a container or process that vtax's agent did not have.
+/// Describes a container, and the limits of a container or process, which didn't apply to vtax's agent.
 fn described(name: &str, NamespaceRecord { container, limits }: &NamespaceRecord) -> Option<String> {
     let limits = limits.to_string();
     let apart = match limits.is_empty() {

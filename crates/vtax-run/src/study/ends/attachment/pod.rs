@@ -1,8 +1,8 @@
-//! A pod of Kubernetes, through the user's kubectl.
+//! A pod of Kubernetes, reached through the user's kubectl.
 //!
 //! The agent is a process in a container of the pod, because vtax isn't on the pod's node. So the container's limits
-//! apply to it. It is copied there if the container has none, and removes its file when it starts. kubectl's standard
-//! input is the agent's: when kubectl ends, even killed, the agent reads the end of its input and exits.
+//! apply to it. If the container has no agent, a copy is sent, which removes its file when it starts. kubectl forwards
+//! its standard input to the agent: when kubectl ends, even if killed, the agent reads end-of-file and exits.
 
 use std::{ffi::OsString, path::Path, rc::Rc, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::stop::{Blamed, Stop};
 
-/// Time limit for each step through kubectl: starting a program there, copying the agent, greeting.
+/// Time limit for each step through kubectl: starting a program in the pod, copying the agent, greeting it.
 const STEP: Duration = Duration::from_secs(30);
 
 pub(in crate::study::ends) struct PodAttachment {
@@ -33,7 +33,7 @@ impl PodAttachment {
     }
 }
 
-/// Connection to the agent of a pod, without the parts that only the main thread has.
+/// Data for a connection to the agent of a pod in another thread, where the attachment's `Rc` cannot be used.
 struct PodDial<'a> {
     end: PodEnd,
     uid: ForeignText,
@@ -63,7 +63,8 @@ impl PodDial<'_> {
         )))
     }
 
-    /// Starts the agent by a script in the container's shell. If the container has no shell, it must have the agent.
+    /// Starts the agent by a script in the container's shell. If the container has no shell, its image must have the
+    /// agent.
     fn link(&self) -> Result<AgentLink, Stop> {
         let PodDial { name, program, .. } = *self;
         let agent = CarriedAgent { place: name, name, program, deadline: STEP };
@@ -109,8 +110,8 @@ impl PodDial<'_> {
     }
 }
 
-/// Returns whether a message of kubectl means that there is no such program in the container. The words are those of
-/// runc and crun; the exit code is that of a shell.
+/// Returns whether a message of kubectl means that the container has no such program. The texts are those of runc and
+/// crun, the exit code that of a shell.
 fn lacks_program(words: &ForeignText) -> bool {
     let words = words.raw().to_ascii_lowercase();
     ["executable file", "no such file or directory", "exit code 127"].iter().any(|text| words.contains(text))
@@ -130,7 +131,8 @@ impl Attachment for PodAttachment {
         Some(&self.found)
     }
 
-    /// A pod that was evicted, deleted or restarted takes the agent with it.
+    /// The agent ends with its pod, e.g. when the pod is evicted, deleted or replaced, or with its container. A
+    /// container that has restarted in the same pod isn't reported, because the pod is running.
     fn death(&self) -> Option<Report> {
         let FoundPod { end, .. } = &*self.found;
         let why = match (PodQuery { cluster: &Kubectl::user(), end }).running() {

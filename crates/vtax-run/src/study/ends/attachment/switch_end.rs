@@ -7,19 +7,19 @@ use vtax_domain::SwitchPort;
 
 use super::super::{agent::Agent, domain_place::DomainPlace};
 
-/// A port of a switch, and the host that has the switch.
+/// Port of a switch, and the host of the switch.
 pub(in crate::study::ends) struct SwitchEnd {
     pub(in crate::study::ends) host: Rc<DomainPlace>,
     pub(in crate::study::ends) port: SwitchPort,
 }
 
 impl SwitchEnd {
-    /// Returns the name in endpoint notation: `ldm:mars/net0`.
+    /// Returns the name in endpoint notation, e.g. `ldm:mars/net0`.
     pub(in crate::study::ends) fn name(&self) -> String {
         format!("ldm:{}{}", self.host.prefix(), self.port.name())
     }
 
-    /// Returns its IPv4 addresses at this port, as seen by its agent before the run.
+    /// Returns the endpoint's IPv4 addresses at this port, as reported by its agent before the run.
     pub(in crate::study::ends) fn own_addresses(&self, agent: &Agent) -> impl Iterator<Item = IpNet> {
         let mac = self.port.nic.as_ref().map(|nic| nic.mac.to_string());
         let is_at_port = move |own: &&vtax_wire::protocol::LinkAddress| match &mac {

@@ -1,4 +1,4 @@
-//! A domain in words.
+//! Descriptions of domains, for notes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use vtax_model::{
     study::Row,
 };
 
-/// Returns a domain's description and the measured NIC.
+/// Returns a description of a domain, its measured NIC and the pinning of its threads.
 pub(super) fn whole(record: &DomainRecord) -> String {
     let served = record.nic.as_ref().map_or(String::new(), |nic| format!("; its NIC is {}", described(nic)));
     let whose = match record.keeper {
@@ -19,7 +19,7 @@ pub(super) fn whole(record: &DomainRecord) -> String {
     format!("{whose} {} is {}{served}; its threads: {}", record.name, machine(record), threads(record))
 }
 
-/// Warns that the study's method for the endpoint differs from that of its NIC.
+/// Returns a warning if the study's method for the endpoint differs from that of its NIC.
 pub(super) fn wrong_label(row: Row, end: &str, record: &DomainRecord) -> Option<PlacementNote> {
     let nic = record.nic.as_ref()?;
     (nic.is_as(row) == Some(false)).then(|| {

@@ -48,7 +48,8 @@ fn the_observed_time_is_within_the_measured_time() {
     assert_eq!(window(&spec(Workload::File { size: ByteSize(1) }, WARM)), None);
 }
 
-/// vCPUs 40 ms, 30 of them in the guest; vhost 8 ms; main loop 3 ms; a worker that began, 2 ms.
+/// Returns the cost of vCPUs for 40 ms, 30 of them in the guest, vhost for 8 ms, the main loop for 3 ms, and a new
+/// worker for 2 ms.
 fn span(accel: Accelerator) -> GuestCpu {
     let before = [
         (1, GuestThreadRole::Qemu, times(5, 0)),
@@ -115,8 +116,8 @@ fn at(at: Instant) -> Reading {
 
 const UNTOLD: UntoldTimes = UntoldTimes { warmup: Duration::from_millis(100), measured: Duration::from_millis(1000) };
 
-/// The measurement can have begun 0 to 300 ms after the start, so the measured time is from 100 or 400 ms to 1,100 or
-/// 1,400.
+/// If the program ends after 1,400 ms, it took between 0 and 300 ms to start, so the measured time began between 100
+/// and 400 ms, and ended between 1,100 and 1,400 ms.
 #[test]
 fn only_what_was_surely_measured_counts() {
     let begun = Instant::now();
@@ -177,7 +178,7 @@ fn a_sample_that_ends_early_was_not_observed() {
     assert_eq!(watch(&row, &spec(RR, WARM), told), None, "it has not even begun");
 }
 
-/// This process stands in for a guest's: its threads have other names, so all of it counts as QEMU.
+/// This process replaces that of a guest. Its threads have other names, so all of its time counts as QEMU's.
 #[test]
 fn a_sample_is_observed_between_its_edges() {
     let process = ProcessId::of(Pid::own()).expect("this process");

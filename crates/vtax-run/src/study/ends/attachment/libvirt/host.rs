@@ -1,4 +1,4 @@
-//! Information about a domain from the machine that it runs on.
+//! Facts about a domain from this machine, if the domain runs on it.
 
 use std::{fs, net::Ipv4Addr, path::Path};
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 use vtax_libvirt::Lease;
 use vtax_sys::process::{Pid, ProcessId};
 
-/// Returns the IPv4 neighbours of this machine that have one of these Ethernet addresses. libvirt 9.0 can't read them
-/// on newer kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
+/// Returns the IPv4 neighbours of this machine with one of these MAC addresses. libvirt 9.0 can't read them on newer
+/// kernels (`virNetlinkGetNeighbor`: "wrong nlmsg len").
 pub(super) fn neighbours(macs: &[&str]) -> Vec<Lease> {
     let table = fs::read_to_string("/proc/net/arp").unwrap_or_default();
     table.lines().filter_map(neighbour).filter(|lease| macs.contains(&lease.mac.as_str())).collect()
 }
 
-/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, kind of link, flags, Ethernet address (proc_net(5)). Flag 2
+/// `192.0.2.2 0x1 0x2 52:54:00:11:22:33 * br0`: address, type of link, flags, MAC address (proc_net(5)). Flag 2
 /// (`ATF_COM`): the neighbour has answered.
 fn neighbour(line: &str) -> Option<Lease> {
     const COMPLETE: u32 = 2;
@@ -24,7 +24,7 @@ fn neighbour(line: &str) -> Option<Lease> {
     (flags & COMPLETE != 0).then(|| Lease { mac: mac.to_ascii_lowercase(), address: address.into() })
 }
 
-/// QEMU, as libvirt started it.
+/// A QEMU that libvirt has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LibvirtQemu {
     pub(super) process: ProcessId,
@@ -36,11 +36,11 @@ impl LibvirtQemu {
     pub(super) fn find(uuid: &str) -> Option<LibvirtQemu> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let mut all = entries.filter_map(|entry| LibvirtQemu::read(&entry.path()));
-        // The PID may have been reused between the two readings.
+        // The PID may have been reused between reading the start time and the command line.
         all.find(|qemu| qemu.is(uuid) && qemu.process.exists())
     }
 
-    /// Reads the QEMU of an entry of /proc. None if the entry isn't a process, or the process ends in the meantime.
+    /// Reads an entry of /proc. None if the entry isn't a process, or if the process ends in the meantime.
     fn read(folder: &Path) -> Option<LibvirtQemu> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let process = ProcessId::of(Pid(pid)).ok()?;
@@ -64,7 +64,7 @@ impl LibvirtQemu {
         self.values("-netdev").find_map(|netdev| vhost(netdev, &id))
     }
 
-    /// Returns whether its links are in vtax's network namespace. If that can't be read, they are assumed to be.
+    /// Returns whether it is in vtax's network namespace, which is assumed if its namespace can't be read.
     pub(super) fn shares_our_links(&self) -> bool {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
         let theirs = network(&self.process.pid.to_string());
@@ -127,8 +127,8 @@ mod tests {
         // It waits for a line that never comes.
         child.args(["-c", "echo runs; read line", "sh", "-uuid", uuid]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn().expect("a child");
-        // spawn() returns when execve(2) has given the child its new memory, shortly before the kernel has recorded the
-        // location of the arguments in it: until then its command line is empty.
+        // spawn() returns once execve(2) has given the child its new memory, shortly before the kernel records where
+        // the arguments are: until then the command line is empty.
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("what the child says");
         assert_eq!(line, "runs\n");

@@ -104,7 +104,7 @@ fn ssh_knocks_where_libvirt_has_seen_the_guest() {
     let knocks = |measured: Option<&str>| domain.entrance(measured.map(address)).expect("known").to_string();
     assert_eq!(knocks(None), "192.0.2.1");
     assert_eq!(knocks(Some("198.51.100.1")), "198.51.100.1");
-    // A network used only for measurements, which this machine need not reach.
+    // A network only for measurements, which this machine may be unable to reach.
     assert_eq!(knocks(Some("203.0.113.1")), "192.0.2.1");
 }
 
