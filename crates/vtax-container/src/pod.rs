@@ -224,7 +224,7 @@ impl Status {
 }
 
 impl ContainerState {
-    /// Returns what a container does that doesn't run.
+    /// Returns the state of a container that does not run, e.g. `terminated (Completed)`.
     fn idle(&self) -> Option<ForeignText> {
         let told = |state: &str, Idle { reason }: &Idle| match reason.is_empty() {
             true => state.into(),

@@ -90,7 +90,10 @@ impl LdmHost {
         let record = self.change(|host| host.begin_departure(record))?;
         match self.send(request, &record, link, (cancel, hear)) {
             Ok(taken) => {
-                self.end_departure(&record, GuestOwner::Target, link)?;
+                // The domain has moved in any case. Its guardian, or the next command here, releases what is left.
+                if let Err(error) = self.end_departure(&record, GuestOwner::Target, link) {
+                    self.tell_trouble(&error);
+                }
                 Ok(migrated(&taken, begun))
             }
             Err(error) => match self.settle(&record, link) {
