@@ -102,11 +102,13 @@ impl TestProgram {
         Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// Returns the job of one test, or of all tests in sequence.
+    /// Returns the job of one test, or of all tests, on as many threads as the part has.
     fn job(&self, part: &SuitePart, test: Option<&str>, alone: bool) -> SuiteJob {
         let mut command: Vec<OsString> = vec![self.executable.clone().into()];
-        command
-            .extend(test.map_or_else(|| vec!["--test-threads=1".into()], |test| vec!["--exact".into(), test.into()]));
+        command.extend(match test {
+            Some(test) => vec!["--exact".into(), test.into()],
+            None => vec![format!("--test-threads={}", part.threads).into()],
+        });
         let mut environment: Vec<(String, OsString)> =
             vec![(RUNNER.into(), "1".into()), ("CARGO_MANIFEST_DIR".into(), self.directory.clone().into())];
         if alone {

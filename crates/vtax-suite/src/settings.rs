@@ -44,6 +44,9 @@ pub(crate) struct SuitePart {
     /// Programs that run as one process, as `PACKAGE/PROGRAM`; `*` stands for all programs that no other part names.
     #[serde(default)]
     programs: Vec<String>,
+    /// Threads of each of these programs.
+    #[serde(default = "SuitePart::one_thread")]
+    pub(crate) threads: u32,
     /// Tests that run as a separate process each, as `PACKAGE/PROGRAM` or `PACKAGE/PROGRAM PREFIX`.
     #[serde(default)]
     tests: Vec<String>,
@@ -115,6 +118,10 @@ impl SuitePart {
 
     fn one_cpu() -> f64 {
         1.0
+    }
+
+    fn one_thread() -> u32 {
+        1
     }
 
     fn command_jobs(&self) -> Vec<SuiteJob> {
