@@ -85,7 +85,8 @@ impl StandIn {
         self.sent += u64::from(self.moves);
         // QEMU omits the rate of a migration that is complete.
         let rate = if next == "completed" { 0 } else { 512 };
-        let ram = json!({ "transferred": self.sent, "remaining": 7 << 20, "dirty-pages-rate": rate, "page-size": 4096 });
+        let ram =
+            json!({ "transferred": self.sent, "remaining": 7 << 20, "dirty-pages-rate": rate, "page-size": 4096 });
         json!({
             "status": next, "ram": ram, "downtime": 41, "total-time": 900,
             "error-desc": self.error, "blocked-reasons": self.blocked,
