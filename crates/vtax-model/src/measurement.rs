@@ -98,12 +98,12 @@ pub struct EndReport {
     /// Priority of the measuring threads, the lowest of all; absent in results of older versions.
     pub priority: Option<ThreadPriority>,
     /// Stops of the measuring process by a CPU quota; absent without a quota.
-    pub throttling: Option<Throttling>,
+    pub throttling: Option<QuotaStops>,
 }
 
 /// Stops of the processes of a cgroup by its CPU quota during a sample (`cpu.stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Throttling {
+pub struct QuotaStops {
     /// Periods of the quota in which they ran.
     pub periods: u64,
     /// Number of these in which they used up the quota and were stopped.
@@ -112,11 +112,11 @@ pub struct Throttling {
     pub stopped_ns: u64,
 }
 
-impl Throttling {
+impl QuotaStops {
     /// Returns the counts since an earlier reading.
     #[must_use]
-    pub fn since(self, before: Throttling) -> Throttling {
-        Throttling {
+    pub fn since(self, before: QuotaStops) -> QuotaStops {
+        QuotaStops {
             periods: self.periods.saturating_sub(before.periods),
             throttled: self.throttled.saturating_sub(before.throttled),
             stopped_ns: self.stopped_ns.saturating_sub(before.stopped_ns),
@@ -125,8 +125,8 @@ impl Throttling {
 
     /// Returns the sum over two samples.
     #[must_use]
-    pub fn plus(self, other: Throttling) -> Throttling {
-        Throttling {
+    pub fn plus(self, other: QuotaStops) -> QuotaStops {
+        QuotaStops {
             periods: self.periods.saturating_add(other.periods),
             throttled: self.throttled.saturating_add(other.throttled),
             stopped_ns: self.stopped_ns.saturating_add(other.stopped_ns),

@@ -21,7 +21,7 @@ use crate::{
     endpoint::Ends,
     foreign::ForeignText,
     guest::Flavour,
-    measurement::{ThreadPriority, Throttling},
+    measurement::{QuotaStops, ThreadPriority},
     metric::{Metric, SampleFigure},
     published::PublishedFigure,
     run::{
@@ -286,9 +286,9 @@ impl CellRecord {
     }
 
     /// Returns how often a CPU quota stopped each endpoint in all samples; absent without a quota.
-    pub fn throttling(&self) -> Ends<Option<Throttling>> {
+    pub fn throttling(&self) -> Ends<Option<QuotaStops>> {
         let sum = |end: fn(&SampleReading) -> &EndReading| {
-            self.samples.iter().filter_map(|sample| end(sample).throttling).reduce(Throttling::plus)
+            self.samples.iter().filter_map(|sample| end(sample).throttling).reduce(QuotaStops::plus)
         };
         Ends { initiator: sum(|sample| &sample.ends.initiator), responder: sum(|sample| &sample.ends.responder) }
     }

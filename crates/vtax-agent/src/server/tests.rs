@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use vtax_engine::{Cancel, EngineError, Failed};
 use vtax_model::{
     measurement::{
-        EchoWatch, EndReport, Interval, IntervalRtt, PacketCounts, Stages, ThreadCpu, Throttling, WireCounts,
+        EchoWatch, EndReport, Interval, IntervalRtt, PacketCounts, QuotaStops, Stages, ThreadCpu, WireCounts,
     },
     options::{self, INTERVALS_MOST, THREADS_MOST, TestOptions},
     station::{EndSetup, Schedule, Station, Target},
@@ -423,7 +423,7 @@ fn largest_report() -> EndReport {
         ],
         series: vec![interval; usize::try_from(INTERVALS_MOST).expect("small")],
         stages: Some(stages),
-        throttling: Some(Throttling { periods: u64::MAX, throttled: u64::MAX, stopped_ns: u64::MAX }),
+        throttling: Some(QuotaStops { periods: u64::MAX, throttled: u64::MAX, stopped_ns: u64::MAX }),
         ..EndReport::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Stops of a process by a CPU quota: `cpu.stat` of its cgroups (Documentation/admin-guide/cgroup-v2.rst, and
 //! Documentation/scheduler/sched-bwc.rst for version 1).
 
-use vtax_model::measurement::Throttling;
+use vtax_model::measurement::QuotaStops;
 
 use super::{
     SystemRoot,
@@ -10,7 +10,7 @@ use super::{
 
 /// The cgroups with a CPU quota that a process is in, and their counts at some time.
 #[derive(Debug)]
-pub struct QuotaMeter(Vec<(String, Throttling)>);
+pub struct QuotaMeter(Vec<(String, QuotaStops)>);
 
 impl QuotaMeter {
     /// Begins to observe a process.
@@ -22,18 +22,18 @@ impl QuotaMeter {
     }
 
     /// Returns the counts since then of the cgroup that was stopped most often. None if there is no quota.
-    pub fn since(&self, tree: &SystemRoot) -> Option<Throttling> {
-        let since = |(group, before): &(String, Throttling)| Some(counts(tree, group)?.since(*before));
+    pub fn since(&self, tree: &SystemRoot) -> Option<QuotaStops> {
+        let since = |(group, before): &(String, QuotaStops)| Some(counts(tree, group)?.since(*before));
         self.0.iter().filter_map(since).max_by_key(|counts| counts.throttled)
     }
 }
 
-fn counts(tree: &SystemRoot, group: &str) -> Option<Throttling> {
+fn counts(tree: &SystemRoot, group: &str) -> Option<QuotaStops> {
     let text = tree.whole(&format!("{group}/cpu.stat"))?;
     let of = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse::<u64>().ok());
     // In version 1 the time is in nanoseconds.
     let stopped_ns = of("throttled_usec").map(|us| us.saturating_mul(1_000)).or_else(|| of("throttled_time"))?;
-    Some(Throttling { periods: of("nr_periods")?, throttled: of("nr_throttled")?, stopped_ns })
+    Some(QuotaStops { periods: of("nr_periods")?, throttled: of("nr_throttled")?, stopped_ns })
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
         let before = at(above, "usage_usec 9\nnr_periods 10\nnr_throttled 2\nthrottled_usec 1000\nnr_bursts 0\n");
         let after = at(above, "usage_usec 9\nnr_periods 64\nnr_throttled 51\nthrottled_usec 4001000\nnr_bursts 0\n");
         let found = QuotaMeter::begin(&before, 7).since(&after);
-        assert_eq!(found, Some(Throttling { periods: 54, throttled: 49, stopped_ns: 4_000_000_000 }));
+        assert_eq!(found, Some(QuotaStops { periods: 54, throttled: 49, stopped_ns: 4_000_000_000 }));
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
         let before = at("nr_periods 0\nnr_throttled 0\nthrottled_time 0\n");
         let after = at("nr_periods 3\nnr_throttled 1\nthrottled_time 77\n");
         let found = QuotaMeter::begin(&before, 7).since(&after);
-        assert_eq!(found, Some(Throttling { periods: 3, throttled: 1, stopped_ns: 77 }));
+        assert_eq!(found, Some(QuotaStops { periods: 3, throttled: 1, stopped_ns: 77 }));
     }
 
     #[test]

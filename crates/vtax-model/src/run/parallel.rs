@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::{CpuFigures, EndCpu, Figures, RttFigures};
 use crate::{
     endpoint::Ends,
-    measurement::{EndReport, IntervalRtt, MachineCpu, ThreadCpu, Throttling, WireCounts},
+    measurement::{EndReport, IntervalRtt, MachineCpu, QuotaStops, ThreadCpu, WireCounts},
     run::BothEnds,
     workload::TestSpec,
 };
@@ -132,7 +132,7 @@ fn ends(joined: &[Figures]) -> BothEnds {
     ends.initiator.wire = wire(|one| one.ends.initiator.wire);
     ends.responder.wire = wire(|one| one.ends.responder.wire);
     ends.responder.strangers = joined.iter().map(|one| one.ends.responder.strangers).fold(0, u64::saturating_add);
-    let most = |end: fn(&Figures) -> Option<Throttling>| joined.iter().filter_map(end).max_by_key(|one| one.throttled);
+    let most = |end: fn(&Figures) -> Option<QuotaStops>| joined.iter().filter_map(end).max_by_key(|one| one.throttled);
     ends.initiator.throttling = most(|one| one.ends.initiator.throttling);
     ends.responder.throttling = most(|one| one.ends.responder.throttling);
     ends

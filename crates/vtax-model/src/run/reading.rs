@@ -10,7 +10,7 @@ use crate::{
     endpoint::Ends,
     foreign::ForeignText,
     measurement::{
-        FileReport, Interval, IntervalRtt, MachineCpu, SessionCpu, ThreadPriority, Throttling, WarmupReport,
+        FileReport, Interval, IntervalRtt, MachineCpu, QuotaStops, SessionCpu, ThreadPriority, WarmupReport,
     },
     metric::{FigureValues, Metric, SampleFigure},
     workload::TestKind,
@@ -114,7 +114,7 @@ pub struct EndReading {
     pub strangers: u64,
     pub idle_not_held: Option<ForeignText>,
     pub priority: Option<ThreadPriority>,
-    pub throttling: Option<Throttling>,
+    pub throttling: Option<QuotaStops>,
 }
 
 impl From<Sample> for SampleReading {

@@ -2,7 +2,7 @@
 
 use vtax_model::{
     endpoint::Ends,
-    measurement::Throttling,
+    measurement::QuotaStops,
     metric::SampleFigure,
     result::{CellRecord, ResultDocument},
     run::{EndRecord, Placement, RunState},
@@ -91,8 +91,8 @@ fn planted(document: &ResultDocument) -> Option<String> {
 
 /// A quota stops all threads of an endpoint for the rest of its period, i.e. for tens of milliseconds.
 fn throttled(document: &ResultDocument) -> Option<String> {
-    let of = |end: fn(Ends<Option<Throttling>>) -> Option<Throttling>, role: &str| {
-        let counts = document.cells.iter().filter_map(|record| end(record.throttling())).reduce(Throttling::plus)?;
+    let of = |end: fn(Ends<Option<QuotaStops>>) -> Option<QuotaStops>, role: &str| {
+        let counts = document.cells.iter().filter_map(|record| end(record.throttling())).reduce(QuotaStops::plus)?;
         (counts.throttled > 0).then(|| format!("at the {role} in {} of {} periods", counts.throttled, counts.periods))
     };
     let ends = [of(|ends| ends.initiator, "initiator"), of(|ends| ends.responder, "responder")];

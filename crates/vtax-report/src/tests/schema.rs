@@ -4,7 +4,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use vtax_model::{
     endpoint::Ends,
-    measurement::{PacketCounts, ThreadPriority, Throttling, WireCounts},
+    measurement::{PacketCounts, QuotaStops, ThreadPriority, WireCounts},
     run::{EndLocation, WaitFigures},
 };
 use vtax_stats::{Confidence, StoppingRule, Width};
@@ -81,7 +81,7 @@ fn delays_priorities_and_throttling_keep_to_the_schema() {
         sample.figures.ends.initiator.priority = Some(ThreadPriority::RealTime);
         sample.figures.ends.responder.priority = Some(ThreadPriority::Normal);
         sample.figures.ends.responder.throttling =
-            Some(Throttling { periods: 54, throttled: 49, stopped_ns: 4_000_000_000 });
+            Some(QuotaStops { periods: 54, throttled: 49, stopped_ns: 4_000_000_000 });
         sample.figures.ends.responder.waits = Some(WaitFigures { mean: 1_020.5, p50: 1_020 });
     }
     let text = render(&analyse(&run), &TERMINAL).replace('\n', " ");

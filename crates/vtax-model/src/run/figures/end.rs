@@ -7,7 +7,7 @@ use vtax_stats::histogram::Histogram;
 use crate::{
     endpoint::Ends,
     foreign::ForeignText,
-    measurement::{EndReport, Interval, Stages, ThreadPriority, Throttling, WarmupReport, WireCounts},
+    measurement::{EndReport, Interval, QuotaStops, Stages, ThreadPriority, WarmupReport, WireCounts},
 };
 
 /// Location of an endpoint, for its share of its host's CPU time.
@@ -60,7 +60,7 @@ pub struct EndDetail {
     /// Priority of the measuring threads; absent if the measuring program does not report it.
     pub priority: Option<ThreadPriority>,
     /// Stops of the measuring process by a CPU quota; absent without a quota.
-    pub throttling: Option<Throttling>,
+    pub throttling: Option<QuotaStops>,
 }
 
 /// Duration of deliberate delays in nanoseconds, by the responder's own clock.
