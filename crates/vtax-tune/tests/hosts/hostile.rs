@@ -182,7 +182,7 @@ fn files_that_are_too_long_or_fail_are_reported() {
     symlink("/proc/self/mem", &wmem).expect("a link");
     assert!(folder.why("/proc/sys/net/ipv4/tcp_wmem").contains("Input/output error"));
     folder.put("proc/sys/net/ipv4/tcp_rmem", b"4096 \xff\xfe 7\n");
-    assert!(folder.why("/proc/sys/net/ipv4/tcp_rmem").starts_with("it says \"4096 "));
+    assert!(folder.why("/proc/sys/net/ipv4/tcp_rmem").starts_with("it contains \"4096 "));
     let claimed = claims(&folder.facts(), CASES[0]);
     assert!(
         !claimed.iter().any(|claim| claim.starts_with("tcp-buffers") || claim.starts_with("iommu")),
