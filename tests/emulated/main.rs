@@ -1,8 +1,8 @@
 //! SR-IOV, assigned NICs and root domains in full operation, on emulated servers.
 //!
-//! Requires root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). A server takes one
-//! CPU of this machine, so there are two servers, or as many as `--test-threads`, which the tests share in turn. Each
-//! test has its own lab, and leaves the server's NICs as it found them.
+//! Requires root, a QEMU with SR-IOV NICs (8.0 or later) and a kernel for guests (`make kernel`). A server keeps
+//! about half a CPU of this machine busy. There are two servers, or as many as `--test-threads`, which the tests share in
+//! turn. Each test has its own lab, and leaves the server's NICs as it found them.
 
 #[path = "../bench.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]

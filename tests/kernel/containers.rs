@@ -15,7 +15,7 @@ use super::{
     Bench, assert_nothing_left,
     bench::{printed, wrapped},
     packages,
-    studies::assert_schema,
+    studies::measured,
 };
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
@@ -70,8 +70,7 @@ impl Engine<'_> {
     fn within(&self, command: &Command) -> Command {
         let holder = self.holder.id().to_string();
         let mut command = wrapped(&["nsenter", "--mount", "--net", "--target", &holder, "--"], command);
-        let path = format!("{}:{}", self.bench.path().join("bin").display(), std::env::var("PATH").unwrap_or_default());
-        command.env("PATH", path).current_dir(self.bench.path());
+        command.env("PATH", search_path(self.bench)).current_dir(self.bench.path());
         command
     }
 
@@ -85,10 +84,7 @@ impl Engine<'_> {
 
     fn measured(&self, ends: &[&str]) -> Value {
         let output = self.vtax(&[&["measure", "--json"], &SHORT[..], ends].concat()).output().expect("vtax runs");
-        let result: Value = serde_json::from_str(&printed(&output)).expect("JSON");
-        assert_schema(&result);
-        assert_eq!(result["cells"][0]["status"], "measured", "{}", result["failures"]);
-        result
+        measured(&output)
     }
 
     fn refused(&self, end: &str) -> String {
@@ -105,6 +101,11 @@ impl Drop for Engine<'_> {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
+}
+
+/// Returns a search path on which the programs in the bench's `bin` come first.
+pub(super) fn search_path(bench: &Bench) -> String {
+    format!("{}:{}", bench.path().join("bin").display(), std::env::var("PATH").unwrap_or_default())
 }
 
 /// Writes an executable script. `fs::write` alone is not enough: a child that another test starts at this moment would

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::{
     Bench, assert_nothing_left,
     bench::{printed, wait_until, wrapped},
-    containers::program,
+    containers::{program, search_path},
     packages,
-    studies::assert_schema,
+    studies::measured,
 };
 
 const SHORT: [&str; 6] = ["--samples", "1", "--duration", "80ms", "--warmup", "5ms"];
@@ -95,17 +95,13 @@ impl Cluster<'_> {
     fn vtax(&self, arguments: &[&str]) -> Command {
         let near = self.pods[0].id().to_string();
         let mut command = wrapped(&["nsenter", "--net", "--target", &near], &self.bench.command(arguments));
-        let path = format!("{}:{}", self.bench.path().join("bin").display(), std::env::var("PATH").unwrap_or_default());
-        command.env("PATH", path);
+        command.env("PATH", search_path(self.bench));
         command
     }
 
     fn measured(&self, ends: &[&str]) -> Value {
         let output = self.vtax(&[&["measure", "--json"], &SHORT[..], ends].concat()).output().expect("vtax runs");
-        let result: Value = serde_json::from_str(&printed(&output)).expect("JSON");
-        assert_schema(&result);
-        assert_eq!(result["cells"][0]["status"], "measured", "{}", result["failures"]);
-        result
+        measured(&output)
     }
 
     /// Returns the message of a vtax that exits with this status before it measures anything.

@@ -1,11 +1,21 @@
 //! Studies that run to completion.
 
+use std::process::Output;
+
 use serde_json::Value;
 
-use super::{Bench, assert_nothing_left, json};
+use super::{Bench, assert_nothing_left, bench::printed, json};
 
 fn cells(result: &Value) -> &Vec<Value> {
     result["cells"].as_array().expect("cells")
+}
+
+/// Returns the result that `vtax measure --json` printed; its first cell must be measured.
+pub(super) fn measured(output: &Output) -> Value {
+    let result: Value = serde_json::from_str(&printed(output)).expect("JSON");
+    assert_schema(&result);
+    assert_eq!(result["cells"][0]["status"], "measured", "{}", result["failures"]);
+    result
 }
 
 pub(super) fn assert_schema(result: &Value) {

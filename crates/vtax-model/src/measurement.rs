@@ -123,7 +123,7 @@ impl QuotaStops {
         }
     }
 
-    /// Returns the sum over two samples.
+    /// Returns the sum of two samples.
     #[must_use]
     pub fn plus(self, other: QuotaStops) -> QuotaStops {
         QuotaStops {

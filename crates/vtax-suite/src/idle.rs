@@ -1,4 +1,4 @@
-//! CPU time that nobody uses.
+//! Idle CPU time of the machine.
 
 use std::{
     fs,

@@ -27,9 +27,9 @@ const SLACK: f64 = 0.3;
 const LOOKS: Duration = Duration::from_secs(4);
 /// Idle CPUs above which another job starts, although the estimates leave no room for it.
 const IDLE: f64 = 0.25;
-/// Number of jobs per CPU that run at the same time at most, because the work of waiting jobs comes in bursts.
+/// Maximum number of concurrent jobs per CPU. More would be too many once several of them stop waiting.
 const MOST: usize = 3;
-/// Nice value of all jobs but the longest one, on which the end of the suite depends.
+/// Nice value of all jobs except the longest one, which determines when the suite ends.
 const NICE: &str = "5";
 
 /// Runs all jobs, the longest first, then those that have the machine to themselves. Prints a line when a job ends.
@@ -69,7 +69,7 @@ struct Room {
     cpus: f64,
     taken: f64,
     jobs: usize,
-    /// CPUs that were idle recently, until another job takes them.
+    /// CPUs that were idle in the last measurement; 0 once another job has started.
     idle: f64,
 }
 
@@ -78,14 +78,14 @@ impl Room {
         Room { cpus, taken: 0.0, jobs: 0, idle: 0.0 }
     }
 
-    /// Returns true if a job may start. The first one always may. Otherwise its estimate must fit beside the other
-    /// estimates, or into what they leave unused.
+    /// Returns true if a job may start: there is no other, its estimate fits in addition to those of the others, or they
+    /// leave CPUs idle.
     fn has(&self, share: f64) -> bool {
-        self.jobs == 0 || self.taken + share <= self.cpus + SLACK || self.wastes() && share <= self.cpus
+        self.jobs == 0 || self.taken + share <= self.cpus + SLACK || self.has_idle_cpus() && share <= self.cpus
     }
 
-    /// Returns true if CPUs are idle although jobs run that were expected to use them.
-    fn wastes(&self) -> bool {
+    /// Returns true if CPUs are idle although the running jobs were expected to use them.
+    fn has_idle_cpus(&self) -> bool {
         self.idle > IDLE && (self.jobs as f64) < self.cpus * MOST as f64
     }
 
