@@ -57,8 +57,6 @@ pub(crate) fn function(server: &Server) {
     assert!(domain.ldm("list-bindings mars").contains(&format!("{vf}: 0000:")));
     let addresses = || domain.inside("ip -brief address") + &server.shell("ip -brief address");
     assert!(!addresses().contains(" 198.1"), "{}", addresses());
-    measured_at_one_switch(&domain, vf);
-    assert!(!addresses().contains(" 198.1"), "{}", addresses());
 
     // The function's VLAN changes while the domain runs.
     let vlan = || function_of(&server.inventory(), vf)["function"]["vf"]["vlan"].clone();
@@ -71,18 +69,24 @@ pub(crate) fn function(server: &Server) {
         assert_eq!(domain.nics(), "virtio_net");
         server.assert_as(&made);
     };
-    let comes_and_boots = || {
+    let comes_and_stops = || {
         domain.ldm(&format!("add-io {vf} mars"));
         domain.ldm("stop mars");
+    };
+    let boots_with_it = || {
         domain.start();
         assert_eq!(domain.nics(), "igbvf virtio_net");
     };
     goes();
-    // A function that the domain boots with exists from the start.
-    comes_and_boots();
-    // That function is also removed immediately. It is added again, and exists when mars starts as it was bound.
+    comes_and_stops();
+    measured_at_one_switch(&domain, vf);
+    assert!(!server.shell("ip -brief address").contains(" 198.1"));
+    // A function that the domain boots with exists from the start, and is also removed immediately.
+    boots_with_it();
     goes();
-    comes_and_boots();
+    // It is added again, and exists when mars starts as it was bound.
+    comes_and_stops();
+    boots_with_it();
     domain.ldm(&format!("rm-io {vf} mars"));
     domain.ldm("stop mars");
     // A virtual function cannot be used while its physical function is down.
@@ -101,26 +105,16 @@ pub(crate) fn function(server: &Server) {
     server.assert_as(&before);
 }
 
-/// Measures the function and the vnet on one switch, whose uplink is the physical function, in VLAN 7.
+/// Measures the function and the vnet on one switch, whose uplink is the physical function, in VLAN 7. mars is stopped
+/// before and afterwards.
 fn measured_at_one_switch(domain: &Domain<'_>, vf: &str) {
     let server = domain.server;
-    domain.ldm("stop mars");
     domain.ldm("unbind mars");
-    domain.ldm(&format!("set-vsw net-dev={} admin-vsw primary", server.near()));
+    domain.ldm(&format!("set-vsw net-dev={} pvid=7 admin-vsw primary", server.near()));
     domain.ldm("set-vnet pvid=7 admin-net mars");
     domain.ldm("bind mars");
     domain.start();
-    let measure = |pair: &str| ["measure", "--to", "ldm:mars", "--nic", pair, "--quick", "--json"].map(str::to_owned);
-    let words = measure("admin-net,vf0");
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let told = server.refused(&words);
-    assert!(told.contains("VLAN 7") && told.contains("VLAN 1"), "{told}");
-
-    domain.ldm("stop mars");
-    domain.ldm("unbind mars");
-    domain.ldm("set-vsw pvid=7 admin-vsw primary");
-    domain.ldm("bind mars");
-    domain.start();
+    let words = ["measure", "--to", "ldm:mars", "--nic", "admin-net,vf0", "--quick", "--json"];
     let told = server.refused(&words);
     assert!(told.contains(&format!("vtax ldm set-io pvid=7 {vf}")), "the function is in VLAN 1: {told}");
     domain.ldm(&format!("set-io pvid=7 {vf}"));
@@ -131,14 +125,16 @@ fn measured_at_one_switch(domain: &Domain<'_>, vf: &str) {
     assert_eq!(nics.iter().map(|nic| &nic["type"]).collect::<Vec<_>>(), ["vnet", "vf"]);
     assert!(nics.iter().all(|nic| nic["vlan"] == 7 && nic["source"] == "admin-vsw"), "{nics:?}");
 
+    domain.ldm("set-vnet pvid=1 admin-net mars");
+    let told = server.refused(&words);
+    assert!(told.contains("VLAN 1") && told.contains("VLAN 7"), "the switch is in another VLAN than the vnet: {told}");
+
     domain.ldm(&format!("set-io pvid= {vf}"));
     domain.ldm("stop mars");
     domain.ldm("unbind mars");
-    domain.ldm("set-vnet pvid=1 admin-net mars");
     domain.ldm("set-vsw net-dev= pvid=1 admin-vsw primary");
     server.shell(&format!("ip link set {} up", server.near()));
     domain.ldm("bind mars");
-    domain.start();
 }
 
 const NOTICE: &str = "\

@@ -69,7 +69,7 @@ fn a_finding_in_a_guest_is_proved_and_kept_in_it() {
     inside(&format!("echo {SMALL} > {file}"));
 
     let path = ["--from", "zone:t-prove-vm/peer", "--to", "zone:t-prove-vm/db", "--test", "tcp-stream"];
-    let options = ["tune", "prove", "tcp-buffers", "--budget", "60s", "--json"];
+    let options = ["tune", "prove", "tcp-buffers", "--budget", "60s", "--show", "20%", "--json"];
     let proved = json(&bench, &[&options[..], &path].concat());
     assert_eq!(proved["kept"], serde_json::json!(["tcp-buffers"]), "{proved}");
     assert_eq!(proved["changes"][0]["host"], path[3], "it is kept in the journal of the guest: {proved}");

@@ -142,8 +142,13 @@ pub(crate) fn disk(disk: &str, id: u32) -> BoundDisk {
 }
 
 pub(crate) fn engine() -> DomainEngine {
-    let qemu =
-        QemuProgram { path: "/usr/bin/qemu".into(), version: Version { major: 9, minor: 2 }, sandbox: true, q35: None };
+    let qemu = QemuProgram {
+        path: "/usr/bin/qemu".into(),
+        version: Version { major: 9, minor: 2 },
+        sandbox: true,
+        q35: None,
+        qboot: None,
+    };
     let (kernel, initramfs) = (PathBuf::from("/boot/vmlinuz"), PathBuf::from("/run/initramfs"));
     let boot = Boot::Kernel { kernel, initramfs, append: Vec::new() };
     let engine = GuestEngine { qemu, accel: Accelerator::Kvm, boot };

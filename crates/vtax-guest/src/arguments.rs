@@ -233,6 +233,9 @@ fn boot(list: &mut Arguments, launch: &Launch, files: &BootFiles<RawFd>) {
         (Boot::Kernel { append, .. }, BootFiles::Kernel { kernel, initramfs }) => {
             list.add("-kernel", own_file(*kernel));
             list.add("-initrd", own_file(*initramfs));
+            if let Some(qboot) = &launch.qboot {
+                list.add("-bios", qboot.display().to_string());
+            }
             list.add("-append", command_line(launch, append));
         }
         (Boot::Disk { format, keep, .. }, BootFiles::Disk(images)) => {

@@ -119,6 +119,10 @@ pub struct QemuProgram {
     /// The machine behind its alias `q35`, if reported. The alias changes with each version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q35: Option<MachineType>,
+    /// The file of qboot, if it is among this QEMU's files. This firmware does nothing but start a kernel: SeaBIOS
+    /// configures all PCI devices first, which the kernel does again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qboot: Option<PathBuf>,
 }
 
 /// Hypervisor of a guest on this machine, and the guest's boot source.
@@ -154,6 +158,9 @@ pub struct Launch {
     /// The NUMA node of the host that the RAM is bound to.
     pub node: Option<u32>,
     pub boot: Boot,
+    /// Path of qboot, if that is its firmware. If absent, it is QEMU's default, SeaBIOS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qboot: Option<PathBuf>,
     /// Its NICs, in the order in which the guest finds them.
     #[serde(default)]
     pub nics: Vec<NicLaunch>,
@@ -309,6 +316,7 @@ impl Launch {
             name,
             directory,
             machine: qemu.q35.clone(),
+            qboot: qemu.qboot.clone().filter(|_| matches!(boot, Boot::Kernel { .. })),
             cpu: None,
             qemu,
             accel,

@@ -63,7 +63,7 @@ impl QemuProgram {
         }
         // A QEMU that doesn't list its machines is used without a pinned one.
         let q35 = ask(path, &MACHINES).ok().and_then(|help| MachineType::behind_alias(&help, MACHINE_ALIAS));
-        Ok(QemuProgram { path: path.to_owned(), version, sandbox, q35 })
+        Ok(QemuProgram { path: path.to_owned(), version, sandbox, q35, qboot: qboot_of(path) })
     }
 
     /// The machines that it can emulate. A guest can migrate only to a QEMU that supports the guest's machine.
@@ -75,6 +75,12 @@ impl QemuProgram {
     pub fn devices(&self) -> Result<BTreeSet<String>, GuestError> {
         Ok(device_names(&ask(&self.path, &["-device", "help"])?))
     }
+}
+
+/// The file of qboot next to this program, where an installation has it.
+fn qboot_of(program: &Path) -> Option<PathBuf> {
+    let prefix = program.parent()?.parent()?;
+    Some(prefix.join("share/qemu/qboot.rom")).filter(|path| path.is_file())
 }
 
 /// The names in lines such as `name "igb", bus PCI, desc "Intel 82576 Gigabit Ethernet Controller"`.

@@ -148,7 +148,13 @@ mod tests {
         let kind = NicKind::Emulated { tap: LinkName::new("vnet0"), model: EmulatedNic::E1000e };
         let nic = NicLaunch::new("02:00:5e:10:00:01".parse().expect("an address"), kind);
         let engine = GuestEngine {
-            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true, q35: None },
+            qemu: QemuProgram {
+                path: "/bin/false".into(),
+                version: Version::LEAST,
+                sandbox: true,
+                q35: None,
+                qboot: None,
+            },
             accel: Accelerator::Tcg,
             boot: Boot::Disk { disk: "/disk".into(), format: DiskFormat::Raw, keep: false },
         };

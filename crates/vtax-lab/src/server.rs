@@ -139,7 +139,9 @@ fn with_initramfs(boot: Boot, initramfs: PathBuf) -> Boot {
 fn launch(spec: &ServerSpec, engine: GuestEngine, directory: PathBuf) -> Launch {
     let size = GuestSize { vcpus: spec.cpus, memory: spec.memory, ..GuestSize::default() };
     // Its events show whether it reboots.
-    Launch { server: Some(*spec), has_events: true, ..Launch::new(name(GUEST), directory, engine, &size) }
+    // The windows of its root complexes are those that SeaBIOS has configured.
+    let launch = Launch::new(name(GUEST), directory, engine, &size);
+    Launch { server: Some(*spec), has_events: true, qboot: None, ..launch }
 }
 
 fn steps(launch: Launch) -> Vec<LabStep> {
@@ -168,6 +170,7 @@ mod tests {
             version: Version { major: 8, minor: 0 },
             sandbox: true,
             q35: None,
+            qboot: None,
         };
         let devices: BTreeSet<String> = DEVICES.iter().map(|device| (*device).to_owned()).collect();
         let none = || Err(Unsupported::new("nobody asks", "don't"));

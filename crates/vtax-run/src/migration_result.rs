@@ -183,7 +183,7 @@ mod tests {
 
     fn attempt() -> MigrationAttempt {
         let version = Version { major: 10, minor: 0 };
-        let qemu = QemuProgram { path: "qemu".into(), version, sandbox: true, q35: None };
+        let qemu = QemuProgram { path: "qemu".into(), version, sandbox: true, q35: None, qboot: None };
         let boot = Boot::Kernel { kernel: "/kernel".into(), initramfs: "/initramfs".into(), append: Vec::new() };
         let engine = GuestEngine { qemu, accel: Accelerator::Kvm, boot };
         let size = GuestSize { vcpus: 2, memory: ByteSize(1 << 30), ..GuestSize::default() };

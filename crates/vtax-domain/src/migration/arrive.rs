@@ -449,6 +449,10 @@ fn incoming(name: &Name, here: &Launch, mut there: Launch) -> Result<Launch, Bin
     if let (Boot::Kernel { append: had, .. }, Boot::Kernel { append, .. }) = (&here.boot, &mut there.boot) {
         append.clone_from(had);
     }
+    // Every QEMU has SeaBIOS.
+    if here.qboot.is_none() {
+        there.qboot = None;
+    }
     let differences: Vec<String> = here.differences(&there).iter().map(ToString::to_string).collect();
     match differences.is_empty() {
         true => Ok(Launch { incoming: true, ..there }),

@@ -60,7 +60,7 @@ fn mars() -> Value {
 fn launch(vcpus: u32) -> Launch {
     let version = Version { major: 10, minor: 0 };
     let engine = GuestEngine {
-        qemu: QemuProgram { path: PathBuf::from("/usr/bin/qemu"), version, sandbox: false, q35: None },
+        qemu: QemuProgram { path: PathBuf::from("/usr/bin/qemu"), version, sandbox: false, q35: None, qboot: None },
         accel: Accelerator::Kvm,
         boot: Boot::Kernel { kernel: "/boot/vmlinuz".into(), initramfs: "/run/initramfs".into(), append: Vec::new() },
     };

@@ -20,6 +20,7 @@ fn launch() -> Launch {
             version: Version { major: 10, minor: 0 },
             sandbox: true,
             q35: None,
+            qboot: None,
         },
         accel: Accelerator::Tcg,
         boot: Boot::Kernel {

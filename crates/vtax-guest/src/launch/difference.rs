@@ -36,6 +36,9 @@ pub enum LaunchItem {
     Accelerator,
     #[strum(to_string = "machine type")]
     Machine,
+    /// It is in the guest's memory, where its size must be the same.
+    #[strum(to_string = "firmware")]
+    Firmware,
     /// Two launches without a CPU model have the same value, although their hosts may have different CPUs.
     #[strum(to_string = "CPU model")]
     Cpu,
@@ -140,6 +143,7 @@ impl Launch {
             hugepages: _,
             node: _,
             boot: _,
+            qboot: _,
             nics: _,
             devices: _,
             server: _,
@@ -187,6 +191,8 @@ impl LaunchComparison {
     fn machine(&mut self, here: &Launch, there: &Launch) {
         self.compare(LaunchItem::Accelerator, here.accel, there.accel);
         self.compare_named(LaunchItem::Machine, here.machine.as_ref(), there.machine.as_ref(), "not recorded");
+        let firmware = |launch: &Launch| if launch.qboot.is_some() { "qboot" } else { "SeaBIOS" };
+        self.compare(LaunchItem::Firmware, firmware(here), firmware(there));
         self.compare_named(LaunchItem::Cpu, here.cpu.as_ref(), there.cpu.as_ref(), "the host's own");
         let keyboard = |launch: &Launch| presence(launch.qemu.version < Version::NO_I8042);
         self.compare(LaunchItem::KeyboardController, keyboard(here), keyboard(there));
@@ -314,6 +320,7 @@ mod tests {
             version: Version { major: 10, minor: 0 },
             sandbox: true,
             q35: "pc-q35-10.0".parse().ok(),
+            qboot: None,
         };
         let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
         let engine = GuestEngine { qemu, accel: Accelerator::Tcg, boot };
@@ -374,6 +381,7 @@ mod tests {
             other.vcpus += 1;
             other.memory.0 *= 2;
             other.machine = "pc-q35-9.2".parse().ok();
+            other.qboot = Some("/q".into());
             other.cpu = "qemu64".parse().ok();
             other.qemu.version = Version { major: 7, minor: 0 };
             other.nics[0].mac = "02:00:5e:10:00:02".parse().expect("an address");
@@ -382,6 +390,7 @@ mod tests {
         });
         insta::assert_snapshot!(found.join("\n"), @r"
         machine type: pc-q35-10.0 here, pc-q35-9.2 there
+        firmware: SeaBIOS here, qboot there
         CPU model: the host's own here, qemu64 there
         keyboard controller: absent here, present there
         vCPUs: 1 here, 2 there

@@ -45,8 +45,9 @@ impl fmt::Display for Version {
 pub struct LaunchVersion(u32);
 
 impl LaunchVersion {
-    /// The version that this program writes: machine, CPU and incoming migration are recorded.
-    pub const CURRENT: LaunchVersion = LaunchVersion(2);
+    /// The version that this program writes. Since version 2, machine, CPU and incoming migration are recorded; since
+    /// version 3, the firmware.
+    pub const CURRENT: LaunchVersion = LaunchVersion(3);
 
     pub(super) fn first() -> LaunchVersion {
         LaunchVersion(1)
@@ -96,8 +97,8 @@ mod tests {
     #[test]
     fn a_launch_of_a_later_version_is_refused() {
         let read = |text| serde_json::from_str::<LaunchVersion>(text).map_err(|error| error.to_string());
-        assert_eq!(read("2"), Ok(LaunchVersion::CURRENT));
-        assert!(read("3").is_err_and(|error| error.contains("launch of version 3")));
+        assert_eq!(read("3"), Ok(LaunchVersion::CURRENT));
+        assert!(read("4").is_err_and(|error| error.contains("launch of version 4")));
         assert!(read("0").is_err());
     }
 }

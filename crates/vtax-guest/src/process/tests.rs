@@ -12,7 +12,13 @@ use crate::{
 };
 
 fn launch(directory: &Path) -> Launch {
-    let qemu = QemuProgram { path: PathBuf::from("/bin/false"), version: Version::LEAST, sandbox: true, q35: None };
+    let qemu = QemuProgram {
+        path: PathBuf::from("/bin/false"),
+        version: Version::LEAST,
+        sandbox: true,
+        q35: None,
+        qboot: None,
+    };
     let boot = Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() };
     let engine = GuestEngine { qemu, accel: Accelerator::Tcg, boot };
     Launch::new("web".parse().expect("a name"), directory.to_owned(), engine, &GuestSize::default())

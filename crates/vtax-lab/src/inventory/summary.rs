@@ -277,7 +277,13 @@ mod tests {
 
     fn server(spec: ServerSpec) -> GuestSummary {
         let engine = GuestEngine {
-            qemu: QemuProgram { path: "/bin/false".into(), version: Version::LEAST, sandbox: true, q35: None },
+            qemu: QemuProgram {
+                path: "/bin/false".into(),
+                version: Version::LEAST,
+                sandbox: true,
+                q35: None,
+                qboot: None,
+            },
             accel: Accelerator::Tcg,
             boot: Boot::Kernel { kernel: "/k".into(), initramfs: "/i".into(), append: Vec::new() },
         };

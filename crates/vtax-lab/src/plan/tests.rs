@@ -40,6 +40,7 @@ fn guest_facts() -> GuestFacts {
         version: Version { major: 10, minor: 0 },
         sandbox: true,
         q35: None,
+        qboot: None,
     };
     let devices = ["virtio-net-pci", "e1000e", "igb", "vmxnet3", "rtl8139"].map(str::to_owned).into();
     let no_kvm = Some("there is no /dev/kvm".to_owned());
