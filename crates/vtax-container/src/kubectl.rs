@@ -69,7 +69,7 @@ impl Kubectl {
         command
     }
 
-    /// Returns the nodes of the cluster.
+    /// Lists the nodes. The user needs permission to list those of the whole cluster.
     pub fn nodes(&self) -> Result<ClusterNodes, ClusterError> {
         let doing = "list the nodes";
         let text = self.answer(&["get", "nodes", "--output", "json"]).map_err(|why| ClusterError::of(doing, why))?;

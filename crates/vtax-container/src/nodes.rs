@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use vtax_model::{endpoint::ObjectName, foreign::ForeignText};
 
-/// Nodes of a cluster.
+/// Nodes as listed by the apiserver, with what decides whether they accept pods.
 #[derive(Debug)]
 pub struct ClusterNodes(Vec<NodeObject>);
 

@@ -40,11 +40,11 @@ impl Default for StudyPods {
 pub enum PodPath {
     /// On two nodes, with the networks of the nodes.
     HostNetwork,
-    /// On two nodes.
+    /// On two nodes, with the network that the cluster gives to pods.
     TwoNodes,
     /// On two nodes, to the address of a service.
     TwoNodesService,
-    /// On one node.
+    /// On one node, with the network that the cluster gives to pods.
     OneNode,
     /// On one node, to the address of a service.
     OneNodeService,
