@@ -145,12 +145,17 @@ created() {
     kubectl get pods,services --all-namespaces --selector app.kubernetes.io/managed-by=vtax --output name
 }
 
+# Prints a part of the dry run in YAML: planned permissions|manifest OPTION…
+planned() {
+    local part=$1
+    shift
+    study --dry-run --json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$part"
+}
+
 # Grants the permissions that the dry run prints, and no others: grant NAMESPACE
 grant() {
     kubectl create namespace "$1"
-    namespace=$1 study --dry-run --json |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["permissions"].replace("USER", "vtax"))' |
-        kubectl apply --filename -
+    namespace=$1 planned permissions | sed 's/USER/vtax/' | kubectl apply --filename -
 }
 
 compares_pods() {
@@ -198,6 +203,30 @@ removes_pods_when_killed() {
     echo "created pods and services are removed after vtax was killed"
 }
 
+sleepers() {
+    cluster run pgrep --count --full "^sleep $1\$" || true
+}
+
+# The kubelet of a node ends the pods at their deadline even if nothing reaches it any more.
+ends_pods_when_cut_off() {
+    local life
+    planned manifest --baseline two-nodes --methods one-node >"$work/manifest"
+    life=$(sed -n 's/.*sleep, "\([0-9]*\)".*/\1/p' "$work/manifest" | head -n 1)
+    sed -i 's/activeDeadlineSeconds: .*/activeDeadlineSeconds: 20/' "$work/manifest"
+    kubectl create --filename - <"$work/manifest"
+    kubectl wait --namespace lab --for condition=Ready pod --selector app.kubernetes.io/managed-by=vtax --timeout 15s
+    cluster run ip link set port1 down
+    [ "$(sleepers "$life")" = 3 ] || fail "$(sleepers "$life") pods instead of 3 run"
+    for _ in $(seq 60); do
+        [ "$(sleepers "$life")" = 0 ] && break
+        sleep 1
+    done
+    [ "$(sleepers "$life")" = 0 ] || fail "pods on a node that is cut off have outlived their deadline"
+    cluster run ip link set port1 up
+    kubectl delete pods,services --namespace lab --selector app.kubernetes.io/managed-by=vtax
+    echo "pods on a node that is cut off end at their deadline"
+}
+
 trap 'cluster down; rm -rf "$work"' EXIT
 program
 cp "$program" "$work/cluster"
@@ -209,6 +238,7 @@ kubectl wait --namespace shop --for condition=Ready pod --all --timeout 60s
 compares_pods
 compares_restricted_pods
 removes_pods_when_killed
+ends_pods_when_cut_off
 path "one node" web near
 path "two nodes" web far
 path "two nodes, host network" host-web host-db

@@ -10,7 +10,7 @@ use vtax_model::{
 use super::{
     engine::EngineRefusal,
     nodes::BadNodes,
-    pod_error::{PodError, is_forbidden, said},
+    pod_error::{PodError, PodState, is_forbidden, said},
 };
 
 /// Reason why pods can't be created in a cluster or removed from it.
@@ -46,12 +46,15 @@ pub enum ClusterError {
     #[error("the service {service} has no address in the cluster ({words}); omit the rows of services: --methods")]
     #[diagnostic(code("kubectl-failed"))]
     NoAddress { service: ObjectName, words: ForeignText },
-    #[error("{source}; vtax created it for the run, and has removed it")]
+    #[error(
+        "{end}: the pod {state}; it was created for the run, and is removed again; check the image (--image) and the \
+         nodes (--nodes)"
+    )]
     #[diagnostic(code("pods-not-started"))]
-    NotStarted { source: PodError },
-    #[error("{end} has not started within {limit:?}: {source}; vtax created it for the run, and has removed it")]
+    NotStarted { end: PodEnd, state: PodState },
+    #[error("waiting for a pod of the run: {source}")]
     #[diagnostic(code("pods-not-started"))]
-    Late { end: PodEnd, limit: Duration, source: PodError },
+    NotFound { source: PodError },
     #[error("not everything that vtax created in the cluster is removed: {words}; remove it: {command}")]
     #[diagnostic(code("pods-not-removed"))]
     Left { words: ForeignText, command: String },

@@ -8,7 +8,11 @@ use std::{
 use vtax_model::endpoint::PodEnd;
 
 use super::{
-    cluster_error::ClusterError, kubectl::Kubectl, pod_error::PodError, pod_plan::PodPlan, pod_query::PodQuery,
+    cluster_error::ClusterError,
+    kubectl::Kubectl,
+    pod_error::{PodError, PodState},
+    pod_plan::PodPlan,
+    pod_query::PodQuery,
     pod_remover::PodRemover,
 };
 
@@ -21,47 +25,35 @@ const FINAL: [&str; 5] =
     ["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"];
 
 impl PodPlan {
-    /// Creates the pods and services. They are removed when the returned value is dropped, or when vtax is killed.
-    /// `is_stopped` ends the wait for the pods.
-    pub fn create(&self, kubectl: &Kubectl, is_stopped: &dyn Fn() -> bool) -> Result<PodRemover, ClusterError> {
+    /// Creates the pods and services, and waits until the pods run. They are removed when the returned value is dropped,
+    /// or when vtax is killed.
+    pub fn create(&self, kubectl: &Kubectl) -> Result<PodRemover, ClusterError> {
         // First, so that something removes them from the moment at which they exist.
         let remover = PodRemover::start(kubectl, self)?;
         kubectl.create(&self.manifest())?;
-        let end = Instant::now() + START;
-        for pod in self.pods() {
-            await_pod(kubectl, &pod, end, is_stopped)?;
-        }
+        let until = Instant::now() + START;
+        self.pods().iter().try_for_each(|pod| await_pod(kubectl, pod, until))?;
         Ok(remover)
     }
 }
 
-fn await_pod(
-    kubectl: &Kubectl,
-    end: &PodEnd,
-    until: Instant,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<(), ClusterError> {
+fn await_pod(kubectl: &Kubectl, end: &PodEnd, until: Instant) -> Result<(), ClusterError> {
     loop {
         match (PodQuery { cluster: kubectl, end }).running() {
             Ok(_) => return Ok(()),
-            Err(error) if is_final(&error) || is_stopped() => return Err(ClusterError::NotStarted { source: error }),
-            Err(source) if Instant::now() > until => {
-                return Err(ClusterError::Late { end: end.clone(), limit: START, source });
+            Err(PodError::NotRunning { end, state }) if is_final(&state) || Instant::now() > until => {
+                return Err(ClusterError::NotStarted { end, state });
             }
-            Err(_) => thread::sleep(BETWEEN_QUERIES),
+            Err(PodError::NotRunning { .. }) => thread::sleep(BETWEEN_QUERIES),
+            Err(source) => return Err(ClusterError::NotFound { source }),
         }
     }
 }
 
-/// Returns whether a pod that has just been created won't run.
-fn is_final(error: &PodError) -> bool {
-    match error {
-        PodError::NotRunning { state, .. } => {
-            let state = state.to_string();
-            state.contains("is Failed") || state.contains("is Succeeded") || FINAL.iter().any(|end| state.contains(end))
-        }
-        _ => true,
-    }
+/// Returns whether a pod in this state won't run.
+fn is_final(state: &PodState) -> bool {
+    let state = state.to_string();
+    state.contains("is Failed") || state.contains("is Succeeded") || FINAL.iter().any(|end| state.contains(end))
 }
 
 #[cfg(test)]
@@ -87,7 +79,7 @@ mod tests {
         fs::write(folder.path().join("kubectl.states"), described.join("\n") + "\n").expect("written");
         let pods = StudyPods { nodes: vec!["n1".parse().expect("a name")], ..StudyPods::default() };
         let plan = PodPlan::new("pods-20260102-030405-0a1b", &pods, [PodPath::OneNode], 60);
-        let result = plan.create(&Kubectl::in_directory(folder.path()), &|| false).map(drop);
+        let result = plan.create(&Kubectl::in_directory(folder.path())).map(drop);
         (result, fs::read_to_string(folder.path().join("kubectl.words")).expect("written"))
     }
 

@@ -13,7 +13,7 @@ use vtax_model::{
 };
 
 use super::draft::available;
-use crate::{events::RunEvents, interrupt::Interrupt, stop::Stop};
+use crate::{events::RunEvents, stop::Stop};
 
 /// Shortest and longest life of a run's pods, in seconds.
 const LIFE: [f64; 2] = [1_800.0, 86_400.0];
@@ -44,11 +44,7 @@ pub(crate) struct OwnPods {
 
 impl OwnPods {
     /// Creates the pods of a run, which are its endpoints from now on.
-    pub(super) fn create(
-        header: &mut RunHeader,
-        interrupt: &Interrupt,
-        events: &RunEvents,
-    ) -> Result<Option<OwnPods>, Stop> {
+    pub(super) fn create(header: &mut RunHeader, events: &RunEvents) -> Result<Option<OwnPods>, Stop> {
         let (Some(plan), Some(pods)) = (plan(header), header.study.pods()) else { return Ok(None) };
         let nodes: Vec<&str> = pods.nodes.iter().map(ObjectName::as_str).collect();
         let (count, namespace) = (plan.pods().len(), plan.namespace());
@@ -57,7 +53,7 @@ impl OwnPods {
             nodes.join(" and ")
         ));
         let kubectl = Kubectl::user();
-        let remover = plan.create(&kubectl, &|| interrupt.asked())?;
+        let remover = plan.create(&kubectl)?;
         let rows = available(&header.study, &header.unavailable);
         let (mut endpoints, mut services) = (Vec::new(), BTreeMap::new());
         for (row, path) in paths(&rows) {

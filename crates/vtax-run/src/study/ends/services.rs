@@ -17,7 +17,6 @@ use vtax_model::{
 use super::ConnectedEnds;
 use crate::{
     events::RunEvents,
-    interrupt::Interrupt,
     stop::Stop,
     study::{
         pods::OwnPods,
@@ -49,16 +48,12 @@ impl ConnectedEnds {
     }
 
     /// Waits until all services lead to their pods. Returns the rows whose services don't.
-    pub(crate) fn silent_services(
-        &mut self,
-        interrupt: &Interrupt,
-        events: &RunEvents,
-    ) -> Result<Vec<UnavailableRow>, Stop> {
+    pub(crate) fn silent_services(&mut self, events: &RunEvents) -> Result<Vec<UnavailableRow>, Stop> {
         let Some(pods) = &self.pods else { return Ok(Vec::new()) };
         let (services, mut silent) = (pods.services().clone(), Vec::new());
         let until = Instant::now() + PROGRAMMED;
         for (row, ports) in services {
-            let Some(why) = self.failure_until(row, until, interrupt)? else { continue };
+            let Some(why) = self.failure_until(row, until)? else { continue };
             events.tell(format_args!("warning: {row} is skipped: the service at {} does not answer: {why}", ports.at));
             let why = format!("the service at {} did not lead to its pod within {PROGRAMMED:?}: {why}", ports.at);
             let remedy = "check kube-proxy, or what the cluster has in its place, on the first node".to_owned();
@@ -70,12 +65,11 @@ impl ConnectedEnds {
     }
 
     /// Tries a row until it works. Returns the last failure if it doesn't.
-    fn failure_until(&mut self, row: Row, until: Instant, interrupt: &Interrupt) -> Result<Option<String>, Stop> {
+    fn failure_until(&mut self, row: Row, until: Instant) -> Result<Option<String>, Stop> {
         loop {
             match self.sample(row, &probe()) {
                 Ok(_) => return Ok(None),
                 Err(SampleError::Run { error, .. }) => return Err(Stop::infrastructure(error)),
-                Err(_) if interrupt.asked() => return Err(Stop::interrupted()),
                 Err(SampleError::Cell { error, .. }) if Instant::now() > until => return Ok(Some(error)),
                 Err(SampleError::Cell { .. }) => thread::sleep(BETWEEN_TRIES),
             }

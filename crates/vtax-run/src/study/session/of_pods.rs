@@ -19,12 +19,12 @@ impl RunSetup<'_> {
         let outlook = self.outlook(&mut header)?;
         outlook.lines.iter().for_each(|line| self.events.tell(line));
         // Until `begin`, Ctrl-C ends this process. The pods are removed nevertheless.
-        let pods = OwnPods::create(&mut header, self.interrupt, self.events)?;
+        let pods = OwnPods::create(&mut header, self.events)?;
         let mut ends = self.connect_pods(&header, pods)?;
         if let Some(mtu) = ends.mtu() {
             header.study.cells.iter_mut().filter_map(|cell| cell.net_mut()).for_each(|net| net.mtu = mtu);
         }
-        header.unavailable.extend(ends.silent_services(self.interrupt, self.events)?);
+        header.unavailable.extend(ends.silent_services(self.events)?);
         let prepared = self.begin(header, ends, None, None)?;
         Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
