@@ -15,8 +15,10 @@ use vtax_model::{
 use super::draft::available;
 use crate::{events::RunEvents, stop::Stop};
 
-/// Shortest and longest life of a run's pods, in seconds.
-const LIFE: [f64; 2] = [1_800.0, 86_400.0];
+/// Life of a run's pods beyond twice its planned time, in seconds.
+const SPARE: f64 = 1_800.0;
+/// Life of the pods of a run whose time isn't known, in seconds.
+const DAY: f64 = 86_400.0;
 
 /// Manifest of a run's pods, and the permissions that its user needs.
 #[derive(Debug)]
@@ -85,7 +87,7 @@ impl OwnPods {
 fn plan(header: &RunHeader) -> Option<PodPlan> {
     let rows = available(&header.study, &header.unavailable);
     let planned = header.nominal_seconds().filter(|_| header.unsettled.is_none());
-    let life = planned.map_or(LIFE[1], |seconds| (LIFE[0] + 2.0 * seconds).min(LIFE[1]));
+    let life = planned.map_or(DAY, |seconds| SPARE + 2.0 * seconds);
     Some(PodPlan::new(&header.id, header.study.pods()?, paths(&rows).map(|(_, path)| path), life as u64))
 }
 
@@ -140,6 +142,7 @@ pub(super) fn refuse_to_resume(header: &RunHeader) -> Stop {
 
 #[cfg(test)]
 mod tests {
+    use vtax_model::run::Goal;
     use vtax_synthetic::header;
 
     use super::*;
@@ -174,8 +177,8 @@ mod tests {
             line.expect("a deadline").parse::<f64>().expect("seconds")
         };
         let planned = header.nominal_seconds().expect("known");
-        assert!((planned + 1_000.0..planned * 2.0 + 1_801.0).contains(&life(&header)), "{planned}");
-        let budget = "10m".parse().ok().map(|budget| vtax_model::run::Goal::of(None, Some(budget)));
-        assert_eq!(life(&RunHeader { unsettled: budget.flatten(), ..header }), LIFE[1]);
+        assert_eq!(life(&header), (planned * 2.0 + 1_800.0).floor());
+        let budget = "10m".parse().ok().map(|budget| Goal::of(None, Some(budget)));
+        assert_eq!(life(&RunHeader { unsettled: budget.flatten(), ..header }), DAY);
     }
 }
