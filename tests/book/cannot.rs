@@ -4,7 +4,7 @@
 use super::page::Mention;
 
 /// Parts of commands, each with the reason. A command matches if its line contains the part.
-const CANNOT: [(&str, &str); 57] = [
+const CANNOT: [(&str, &str); 54] = [
     ("--server emulated", "boots an emulated server, which takes minutes under TCG; tests/emulated does"),
     ("vtax server up", "the same"),
     ("vtax server exec", "the same"),
@@ -29,9 +29,6 @@ const CANNOT: [(&str, &str); 57] = [
     ("podman:web", "the same"),
     ("podman:end", "the same"),
     ("pod:", "needs a cluster; tests/kernel/pods.rs has a script in place of kubectl, and scripts/pods.sh a real one"),
-    ("vtax run pods --quick", "the same"),
-    ("vtax run pods --namespace", "the same"),
-    ("vtax run pods --baseline", "the same"),
     ("ldm:", "needs a logical domain that runs; tests/kernel/domain_paths.rs has some"),
     ("vtax lab exec rack db-1", "boots a guest; tests/kernel/lab_guests.rs does"),
     ("vtax lab console rack", "the same"),

@@ -51,10 +51,10 @@ pub enum ClusterError {
          nodes (--nodes)"
     )]
     #[diagnostic(code("pods-not-started"))]
-    NotStarted { end: PodEnd, state: PodState },
+    NotStarted { end: Box<PodEnd>, state: PodState },
     #[error("waiting for a pod of the run: {source}")]
     #[diagnostic(code("pods-not-started"))]
-    NotFound { source: PodError },
+    NotFound { source: Box<PodError> },
     #[error("not everything that vtax created in the cluster is removed: {words}; remove it: {command}")]
     #[diagnostic(code("pods-not-removed"))]
     Left { words: ForeignText, command: String },

@@ -42,10 +42,10 @@ fn await_pod(kubectl: &Kubectl, end: &PodEnd, until: Instant) -> Result<(), Clus
         match (PodQuery { cluster: kubectl, end }).running() {
             Ok(_) => return Ok(()),
             Err(PodError::NotRunning { end, state }) if is_final(&state) || Instant::now() > until => {
-                return Err(ClusterError::NotStarted { end, state });
+                return Err(ClusterError::NotStarted { end: Box::new(end), state });
             }
             Err(PodError::NotRunning { .. }) => thread::sleep(BETWEEN_QUERIES),
-            Err(source) => return Err(ClusterError::NotFound { source }),
+            Err(source) => return Err(ClusterError::NotFound { source: Box::new(source) }),
         }
     }
 }
