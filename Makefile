@@ -6,8 +6,8 @@
 # make install  install vtax, its agent, manual pages and completions in PREFIX=/usr/local (DESTDIR for packages)
 # make deb      build a Debian package of the same: target/vtax_VERSION_ARCHITECTURE.deb
 # make image    build an image archive of both programs for Podman, Docker and containerd: target/vtax_VERSION_ARCHITECTURE.oci.tar
-# make pods   measure between pods of a real Kubernetes cluster of two nodes on this machine; requires root and Go,
-#             and builds the cluster's programs once (20 minutes of CPU time)
+# make pods   measure between pods of a real Kubernetes cluster of two nodes on this machine, and run the study `pods`
+#             there; requires root and Go, and builds the cluster's programs once (20 minutes of CPU time)
 # make lint   check formatting, wording, clippy, documentation
 # make bench  compare our engines with iperf3, sockperf and qperf and with each other, compare labs with
 #             the `ip` command, measure the cost of a guest and of the emulated server; requires root

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Measures between pods of a real Kubernetes cluster of two nodes on this machine, and checks `pod:` endpoints: errors,
-# rights, and what a killed vtax leaves. The cluster's programs are built once, into the cache: that takes 20 minutes of
+# Measures between pods of a real Kubernetes cluster of two nodes on this machine, and checks `pod:` endpoints and the
+# study `pods`: errors, rights, and what a killed vtax leaves. The cluster's programs are built once, into the cache: that takes 20 minutes of
 # CPU time.
 # Usage: pods.sh VTAX VTAX-AGENT    requires root; VTAX-AGENT must be static
 set -eu
@@ -135,6 +135,98 @@ ends_when_deleted() {
     echo "a pod that is deleted ends the run"
 }
 
+# Runs the study `pods` in the namespace `lab`.
+study() {
+    cluster run env VTAX_STATE="$work/state" VTAX_RUN="$work/labs" VTAX_AGENT="$agent" KUBECONFIG="$work/vtax.kubeconfig" \
+        "$vtax" run pods --namespace "${namespace:-lab}" --image vtax.test/tools:1 "$@"
+}
+
+created() {
+    kubectl get pods,services --all-namespaces --selector app.kubernetes.io/managed-by=vtax --output name
+}
+
+# Prints a part of the dry run in YAML: planned permissions|manifest OPTION…
+planned() {
+    local part=$1
+    shift
+    study --dry-run --json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$part"
+}
+
+# Grants the permissions that the dry run prints, and no others: grant NAMESPACE
+grant() {
+    kubectl create namespace "$1"
+    namespace=$1 planned permissions | sed 's/USER/vtax/' | kubectl apply --filename -
+}
+
+compares_pods() {
+    local rows=host-network,two-nodes,two-nodes-service,one-node,one-node-service
+    grant lab
+    study --quick --json >"$work/study" 2>"$work/said" || fail "the study has failed: $(cat "$work/said")"
+    echo "networks between pods:"
+    python3 "$tests/study.py" $rows <"$work/study"
+    cluster run env VTAX_STATE="$work/state" "$vtax" report
+    [ -z "$(created)" ] || fail "left after the study: $(created)"
+}
+
+# The pods satisfy the Pod Security Standard `restricted`, except for those of the row `host-network`.
+compares_restricted_pods() {
+    local status=0
+    grant strict
+    kubectl label namespace strict pod-security.kubernetes.io/enforce=restricted
+    namespace=strict study --baseline two-nodes --methods one-node --samples 1 --json >"$work/study" 2>"$work/said" ||
+        fail "restricted pods were not measured: $(cat "$work/said")"
+    python3 "$tests/study.py" two-nodes,one-node <"$work/study"
+    namespace=strict study --quick >"$work/study" 2>"$work/said" || status=$?
+    [ $status = 69 ] && grep -qF cluster-forbidden "$work/said" || fail "status $status: $(cat "$work/said")"
+    [ -z "$(created)" ] || fail "left after the study: $(created)"
+    echo "restricted pods were measured, and the network of the nodes was refused"
+}
+
+# As many agents as a run has: two pods with the network of their nodes, and three others.
+removes_pods_when_killed() {
+    local before
+    before=$(agents)
+    cluster run env VTAX_STATE="$work/state" VTAX_RUN="$work/labs" VTAX_AGENT="$agent" KUBECONFIG="$work/vtax.kubeconfig" sh -c \
+        'echo $$ >begun; exec "$@"' sh "$vtax" run pods --namespace lab --image vtax.test/tools:1 --samples 1000 \
+        >/dev/null 2>"$work/said" &
+    for _ in $(seq 300); do
+        [ "$(agents)" -ge "$((before + 5))" ] && break
+        sleep 0.2
+    done
+    [ "$(created | wc -l)" = 7 ] || fail "not created: $(created) $(cat "$work/said")"
+    cluster run sh -c 'kill -KILL $(cat begun)'
+    for _ in $(seq 100); do
+        [ -z "$(created)" ] && break
+        sleep 0.2
+    done
+    [ -z "$(created)" ] || fail "left after vtax was killed: $(created)"
+    echo "created pods and services are removed after vtax was killed"
+}
+
+sleepers() {
+    cluster run pgrep --count --full "^sleep $1\$" || true
+}
+
+# The kubelet of a node ends the pods at their deadline even if nothing reaches it any more.
+ends_pods_when_cut_off() {
+    local life
+    planned manifest --baseline two-nodes --methods one-node >"$work/manifest"
+    life=$(sed -n 's/.*sleep, "\([0-9]*\)".*/\1/p' "$work/manifest" | head -n 1)
+    sed -i 's/activeDeadlineSeconds: .*/activeDeadlineSeconds: 20/' "$work/manifest"
+    kubectl create --filename - <"$work/manifest"
+    kubectl wait --namespace lab --for condition=Ready pod --selector app.kubernetes.io/managed-by=vtax --timeout 15s
+    cluster run ip link set port1 down
+    [ "$(sleepers "$life")" = 3 ] || fail "$(sleepers "$life") pods instead of 3 run"
+    for _ in $(seq 60); do
+        [ "$(sleepers "$life")" = 0 ] && break
+        sleep 1
+    done
+    [ "$(sleepers "$life")" = 0 ] || fail "pods on a node that is cut off have outlived their deadline"
+    cluster run ip link set port1 up
+    kubectl delete pods,services --namespace lab --selector app.kubernetes.io/managed-by=vtax
+    echo "pods on a node that is cut off end at their deadline"
+}
+
 trap 'cluster down; rm -rf "$work"' EXIT
 program
 cp "$program" "$work/cluster"
@@ -143,6 +235,10 @@ cluster up
 sed 's/current-context: admin/current-context: vtax/' "$work/kubeconfig" >"$work/vtax.kubeconfig"
 kubectl apply --filename "$tests/pods.yaml"
 kubectl wait --namespace shop --for condition=Ready pod --all --timeout 60s
+compares_pods
+compares_restricted_pods
+removes_pods_when_killed
+ends_pods_when_cut_off
 path "one node" web near
 path "two nodes" web far
 path "two nodes, host network" host-web host-db

@@ -8,7 +8,7 @@ packages_for() {
     build) echo "gcc libc6-dev" ;;
     test) echo "gcc libc6-dev openssh-server openssh-client python3 python3-venv python3-pip iperf3 sockperf qperf qemu-system-x86 busybox-static iproute2 chromium chromium-driver telnet expect fio syslinux mtools systemd podman crun netavark iptables nftables passt slirp4netns" ;;
     kernel) echo "" ;;
-    pods) echo "gcc libc6-dev etcd-server containerd runc containernetworking-plugins busybox-static iproute2 openssl python3" ;;
+    pods) echo "gcc libc6-dev etcd-server containerd runc containernetworking-plugins busybox-static iproute2 nftables openssl python3" ;;
     fuzz) echo "gcc g++ libc6-dev" ;;
     bench) echo "gcc libc6-dev iperf3 sockperf qperf iproute2 strace qemu-system-x86 fio" ;;
     *) echo "usage: setup.sh build|test|bench|fuzz|kernel|pods" >&2; exit 2 ;;

@@ -12,7 +12,7 @@ struct Rule {
 const FEW: &[&str] = &["--samples 2", "--duration 20ms", "--warmup 1ms"];
 
 /// Rules by prefix of the command. The longest matching prefix applies.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     // `advise` needs at least one requirement. With `--file`, the file has some.
     Rule { verb: "advise", less: &[], part: &["--migrate live"] },
     Rule { verb: "advise --file", less: &[], part: &[] },
@@ -30,6 +30,8 @@ const RULES: [Rule; 19] = [
     },
     Rule { verb: "run sparc-t7-1", less: FEW, part: &["--methods native", "--mtu 1500", "--mode host"] },
     Rule { verb: "run ovm3-tuning", less: FEW, part: &["--methods host-to-host", "--mtu 1500"] },
+    // There is no cluster.
+    Rule { verb: "run pods", less: &["--dry-run"], part: &[] },
     // Boots eight guests.
     Rule { verb: "run vmdq", less: &["--dry-run"], part: &[] },
     Rule { verb: "run vdisk", less: &["--dry-run"], part: &[] },

@@ -42,6 +42,7 @@ mod modes;
 mod multicast;
 mod packages;
 mod plans;
+mod pod_study;
 mod pods;
 mod proofs;
 mod queues;

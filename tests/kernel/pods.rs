@@ -40,13 +40,13 @@ exit 1
 "#;
 
 /// A cluster with the pods `a` and `b`, connected by a veth pair.
-struct Cluster<'a> {
+pub(super) struct Cluster<'a> {
     bench: &'a Bench,
-    pods: Vec<Child>,
+    pub(super) pods: Vec<Child>,
 }
 
 impl Cluster<'_> {
-    fn new(bench: &Bench) -> Cluster<'_> {
+    pub(super) fn new(bench: &Bench) -> Cluster<'_> {
         let mut cluster = Cluster { bench, pods: Vec::new() };
         for name in ["a", "b"] {
             for folder in ["bin", "run"] {
@@ -92,7 +92,7 @@ impl Cluster<'_> {
     }
 
     /// Returns vtax with these arguments, in the network namespace of the pod `a`.
-    fn vtax(&self, arguments: &[&str]) -> Command {
+    pub(super) fn vtax(&self, arguments: &[&str]) -> Command {
         let near = self.pods[0].id().to_string();
         let mut command = wrapped(&["nsenter", "--net", "--target", &near], &self.bench.command(arguments));
         command.env("PATH", search_path(self.bench));
@@ -123,7 +123,7 @@ impl Cluster<'_> {
         pids.filter(|pid| *pid != own && network(*pid) == network(own)).collect()
     }
 
-    fn assert_nothing_left(&self) {
+    pub(super) fn assert_nothing_left(&self) {
         wait_until("the agents have ended", || self.agents(0).is_empty() && self.agents(1).is_empty());
         for pod in ["a", "b"] {
             let left: Vec<_> = fs::read_dir(self.file(pod, "run")).expect("there").flatten().collect();

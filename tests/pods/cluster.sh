@@ -1,6 +1,6 @@
 #!/bin/bash
-# A Kubernetes cluster of two nodes on this machine, with an apiserver, etcd, and a kubelet and containerd for each
-# node. Everything runs in separate namespaces (network, mount, PID, UTS), so nothing on the machine is changed except
+# A Kubernetes cluster of two nodes on this machine, with an apiserver, a controller manager, etcd, and a kubelet,
+# kube-proxy and containerd for each node. Everything runs in separate namespaces (network, mount, PID, UTS), so nothing on the machine is changed except
 # for cgroups `vtax-pods-…`, which `down` removes. There is no scheduler: pods specify their node.
 #
 #   cluster.sh up DIRECTORY        DIRECTORY has `cluster` (tests/pods/cluster) and images (*.tar); returns when the
@@ -8,7 +8,7 @@
 #   cluster.sh run DIRECTORY WORD… runs a command next to the apiserver, with kubectl in the PATH
 #   cluster.sh down DIRECTORY
 #
-# Requires root, etcd, containerd, runc, CNI plugins (CNI: their directory), iproute2 and openssl.
+# Requires root, etcd, containerd, runc, CNI plugins (CNI: their directory), iproute2, nftables and openssl.
 set -eu
 verb=$1 work=$(realpath "$2") self=$(realpath "$0")
 shift 2
@@ -33,7 +33,8 @@ inside() {
 }
 
 are_ready() {
-    [ "$(inside kubectl get nodes --no-headers | grep -cw Ready)" = "$(echo $nodes | wc -w)" ]
+    [ "$(inside kubectl get nodes --no-headers | grep -cw Ready)" = "$(echo $nodes | wc -w)" ] &&
+        [ -z "$(inside kubectl get nodes --output 'jsonpath={.items[*].spec.taints}')" ]
 }
 
 up() {
@@ -75,6 +76,15 @@ maxOpenFiles: 20000
 oomScoreAdj: 0
 evictionHard: {memory.available: 1Mi}
 imageGCHighThresholdPercent: 100
+CONFIG
+    cat >"$work/proxy.yaml" <<CONFIG
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clientConnection: {kubeconfig: $work/kubeconfig}
+clusterCIDR: 10.201.0.0/16
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+oomScoreAdj: 0
 CONFIG
     cat >"$work/containerd.toml" <<CONFIG
 version = 2
@@ -122,6 +132,9 @@ hub() {
         --service-account-issuer https://pods --service-account-key-file key --service-account-signing-key-file key \
         --service-cluster-ip-range 10.202.0.0/16 --disable-admission-plugins ServiceAccount \
         --kubelet-preferred-address-types InternalIP >log/apiserver 2>&1 &
+    # Finds the pods of each service, and removes the taint that keeps pods from a new node.
+    (await 60 kubectl get --raw /readyz && exec ./cluster manager --kubeconfig kubeconfig \
+        --service-account-private-key-file key --leader-elect=false --cert-dir /run/manager) >log/manager 2>&1 &
     for node in $nodes; do
         ip netns add node$node
         ip link add port$node type veth peer name eth0 netns node$node
@@ -159,13 +172,14 @@ node() {
     ip link set lo up
     ip addr add 10.200.0.1$node/24 dev eth0
     ip link set eth0 up
+    ip route add default via $api
     echo 1 >/proc/sys/net/ipv4/ip_forward
     for other in $nodes; do
         [ $other = $node ] || ip route add 10.201.$other.0/24 via 10.200.0.1$other
     done
     enter_cgroups $node
     cat >/run/cni/10-pods.conflist <<CONFIG
-{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
  "ipam": {"type": "host-local", "dataDir": "/run/ipam", "ranges": [[{"subnet": "10.201.$node.0/24"}]],
           "routes": [{"dst": "0.0.0.0/0"}]}}]}
 CONFIG
@@ -175,6 +189,7 @@ CONFIG
         ctr --namespace k8s.io images import "$image"
     done
     await 60 kubectl get --raw /readyz
+    ./cluster proxy --config proxy.yaml --hostname-override node$node >log/proxy$node 2>&1 &
     ./cluster kubelet --config kubelet.yaml --kubeconfig kubeconfig --hostname-override node$node \
         --node-ip 10.200.0.1$node --cgroup-root "/$group-$node" >log/kubelet$node 2>&1
 }

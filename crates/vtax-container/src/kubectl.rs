@@ -3,19 +3,25 @@
 
 use std::{
     ffi::OsString,
+    io::Write,
+    net::IpAddr,
     path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use vtax_model::{endpoint::PodEnd, foreign::ForeignText};
-use vtax_sys::deadline::output_within;
+use vtax_model::{
+    endpoint::{ObjectName, PodEnd},
+    foreign::ForeignText,
+};
+use vtax_sys::deadline::{finish_within, output_within};
 
-use super::engine::EngineRefusal;
+use super::{cluster_error::ClusterError, engine::EngineRefusal, nodes::ClusterNodes};
 
 /// Time limit for an answer of the cluster. It exceeds kubectl's own (`--request-timeout`), whose message has the
 /// reason.
 const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: &str = "--request-timeout=15s";
 
 /// A Kubernetes cluster.
 pub trait PodCluster {
@@ -36,8 +42,18 @@ impl Kubectl {
         Kubectl { directory: None, patience: PATIENCE }
     }
 
+    /// Returns the kubectl in a directory.
+    #[cfg(test)]
+    pub(crate) fn in_directory(directory: &std::path::Path) -> Kubectl {
+        Kubectl { directory: Some(directory.to_owned()), patience: PATIENCE }
+    }
+
+    pub(crate) fn program(&self) -> PathBuf {
+        self.directory.clone().unwrap_or_default().join("kubectl")
+    }
+
     fn command(&self) -> Command {
-        let mut command = Command::new(self.directory.clone().unwrap_or_default().join("kubectl"));
+        let mut command = Command::new(self.program());
         command.env("LC_ALL", "C");
         command
     }
@@ -52,20 +68,52 @@ impl Kubectl {
         command.args(["--container", container.raw(), "--"]).args(words);
         command
     }
-}
 
-impl PodCluster for Kubectl {
-    fn describe(&self, end: &PodEnd) -> Result<String, EngineRefusal> {
+    /// Lists the nodes. The user needs permission to list those of the whole cluster.
+    pub fn nodes(&self) -> Result<ClusterNodes, ClusterError> {
+        let doing = "list the nodes";
+        let text = self.answer(&["get", "nodes", "--output", "json"]).map_err(|why| ClusterError::of(doing, why))?;
+        ClusterNodes::read(&text).map_err(|source| ClusterError::Nodes { source })
+    }
+
+    /// Returns the address of a service within the cluster.
+    pub fn service_address(&self, namespace: &ObjectName, name: &ObjectName) -> Result<IpAddr, ClusterError> {
+        let words = ["get", "service", "--namespace", namespace.as_str(), name.as_str()];
+        let words = [&words[..], &["--output", "jsonpath={.spec.clusterIP}"]].concat();
+        let text = self.answer(&words).map_err(|why| ClusterError::of("get a service", why))?;
+        text.trim().parse().map_err(|_| ClusterError::NoAddress { service: name.clone(), words: text.into() })
+    }
+
+    /// Creates the objects of a manifest.
+    pub(crate) fn create(&self, manifest: &str) -> Result<(), ClusterError> {
+        let failed = |why| ClusterError::of("create pods and services", why);
         let mut command = self.command();
-        command.args(["get", "pod", "--namespace", end.namespace.as_str(), end.name.as_str(), "--output", "json"]);
-        command.args(["--request-timeout", "15s"]);
+        command.args(["create", "--filename", "-", REQUEST_TIMEOUT]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = command.spawn().map_err(|error| failed(EngineRefusal::NoProgram(error)))?;
+        // A kubectl that ends before it has read everything reports why.
+        let _ = program.stdin.take().map(|mut input| input.write_all(manifest.as_bytes()));
+        EngineRefusal::of(finish_within(program, self.patience)).map(drop).map_err(failed)
+    }
+
+    fn answer(&self, words: &[&str]) -> Result<String, EngineRefusal> {
+        let mut command = self.command();
+        command.args(words).arg(REQUEST_TIMEOUT);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         EngineRefusal::of(output_within(&mut command, self.patience))
     }
 }
 
+impl PodCluster for Kubectl {
+    fn describe(&self, end: &PodEnd) -> Result<String, EngineRefusal> {
+        self.answer(&["get", "pod", "--namespace", end.namespace.as_str(), end.name.as_str(), "--output", "json"])
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::engine::tests::program;
 
@@ -82,9 +130,28 @@ mod tests {
     #[test]
     fn a_pod_is_only_read() {
         let said = described("echo \"$@\"; echo noise >&2", PATIENCE).expect("an answer");
-        assert_eq!(said, "get pod --namespace shop web-0 --output json --request-timeout 15s\n");
+        assert_eq!(said, "get pod --namespace shop web-0 --output json --request-timeout=15s\n");
         let Err(EngineRefusal::Said(said)) = described("echo no >&2; exit 1", PATIENCE) else { panic!("it failed") };
         assert_eq!(said, "no\n");
+    }
+
+    #[test]
+    fn a_manifest_is_the_input_and_an_address_the_output() {
+        let folder = program("kubectl", "cat >\"$0.in\"; echo \"$@\" >\"$0.words\"");
+        let kubectl = Kubectl::in_directory(folder.path());
+        kubectl.create("kind: Pod\n").expect("created");
+        let written = |name: &str| fs::read_to_string(folder.path().join(name)).expect("written");
+        assert_eq!(written("kubectl.in"), "kind: Pod\n");
+        assert_eq!(written("kubectl.words"), "create --filename - --request-timeout=15s\n");
+        let address = |script: &str| {
+            let folder = program("kubectl", script);
+            let kubectl = Kubectl::in_directory(folder.path());
+            kubectl.service_address(&end().namespace, &end().name).map_err(|error| error.to_string())
+        };
+        assert_eq!(address("printf 10.0.0.9"), Ok("10.0.0.9".parse().expect("an address")));
+        assert!(address("printf None").is_err_and(|told| told.contains("has no address")));
+        let told = address("echo 'Error from server (Forbidden): x is forbidden' >&2; exit 1");
+        assert!(told.is_err_and(|told| told.contains("--dry-run")));
     }
 
     #[test]

@@ -161,9 +161,19 @@ impl Pod {
         match (self.phase.raw(), self.is_terminating) {
             ("Running", false) => None,
             ("Running", true) => Some("Terminating".into()),
-            (phase, _) if self.reason.is_empty() => Some(phase.into()),
+            (phase, _) if self.reason.is_empty() => match self.waiting() {
+                Some(state) => Some(format!("{phase}: {state}").into()),
+                None => Some(phase.into()),
+            },
             (phase, _) => Some(format!("{phase} ({})", self.reason.raw()).into()),
         }
+    }
+
+    /// Returns the name and state of the first container whose state explains why the pod has not started.
+    fn waiting(&self) -> Option<String> {
+        let states = self.containers.iter().filter_map(|one| Some((one.name.raw(), one.idle.as_ref()?.raw())));
+        let mut waiting = states.filter(|(_, state)| state.starts_with("waiting ("));
+        waiting.next().map(|(name, state)| format!("container {name} {state}"))
     }
 
     /// Returns the state of a container that doesn't run. None if it runs or doesn't exist.

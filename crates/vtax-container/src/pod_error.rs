@@ -76,11 +76,10 @@ impl std::fmt::Display for PodState {
 impl PodError {
     /// Returns the error for a message of kubectl.
     pub fn said(end: &PodEnd, text: &str) -> PodError {
-        let lines: Vec<&str> = text.lines().filter(|line| !is_log(line)).collect();
-        let text = if lines.is_empty() { text.to_owned() } else { lines.join("\n") };
-        let (end, words, lower) = (end.clone(), ForeignText::from(words(&text)), text.to_ascii_lowercase());
+        let (end, words) = (end.clone(), said(text));
+        let lower = words.raw().to_ascii_lowercase();
         match () {
-            () if lower.contains("(forbidden)") || lower.contains("is forbidden") => PodError::Forbidden { end, words },
+            () if is_forbidden(&words) => PodError::Forbidden { end, words },
             () if lower.contains("(notfound)") => PodError::NotFound { end, words },
             () => PodError::Said { end, words },
         }
@@ -95,6 +94,19 @@ impl PodError {
     pub fn is_absence(&self) -> bool {
         matches!(self, PodError::NotFound { .. } | PodError::NotRunning { .. })
     }
+}
+
+/// Returns a message of kubectl in one line, without its log.
+pub(crate) fn said(text: &str) -> ForeignText {
+    let lines: Vec<&str> = text.lines().filter(|line| !is_log(line)).collect();
+    let text = if lines.is_empty() { text.to_owned() } else { lines.join("\n") };
+    words(&text).into()
+}
+
+/// Returns whether a message of kubectl means that the cluster does not permit this to the user.
+pub(crate) fn is_forbidden(words: &ForeignText) -> bool {
+    let lower = words.raw().to_ascii_lowercase();
+    lower.contains("(forbidden)") || lower.contains("is forbidden")
 }
 
 /// Returns whether a line belongs to kubectl's log, e.g. `E1130 16:37:06.341683 …`. kubectl prints its error message

@@ -431,6 +431,7 @@ impl GuestDefaults {
             | Row::Engine(_)
             | Row::Nic(_)
             | Row::Load(_)
+            | Row::Pods(_)
             | Row::Disk(_)
             | Row::Migration(_)
             | Row::AsIs

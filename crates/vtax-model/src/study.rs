@@ -9,6 +9,7 @@ mod migration_row;
 mod migrations;
 mod network;
 mod nic_label;
+mod pods;
 mod reader;
 mod row;
 mod sampling_plan;
@@ -28,6 +29,7 @@ pub use migration_row::{MigrationWay, MigrationWayError};
 pub use migrations::{MigratedDomain, StudyMigrations};
 pub use network::StudyNetwork;
 pub use nic_label::{BadNicLabel, NicLabel};
+pub use pods::{PodPath, StudyPods};
 pub use row::{GuestPath, IpType, Queueing, Row, UnknownRow};
 pub use sampling_plan::{SamplingPlan, SamplingPlanError, Slices};
 pub use step::{BadStepName, StepName, StepRecord, TuningStep};
@@ -151,9 +153,10 @@ impl Study {
     }
 
     /// The built-in studies, by name and text.
-    pub const BUILT_IN: [(&'static str, &'static str); 8] = [
+    pub const BUILT_IN: [(&'static str, &'static str); 9] = [
         ("demo", include_str!("../data/studies/demo.toml")),
         ("containers", include_str!("../data/studies/containers.toml")),
+        ("pods", include_str!("../data/studies/pods.toml")),
         ("sparc-t7-1", include_str!("../data/studies/sparc-t7-1.toml")),
         ("ip-instances", include_str!("../data/studies/ip-instances.toml")),
         ("ovm3-tuning", include_str!("../data/studies/ovm3-tuning.toml")),

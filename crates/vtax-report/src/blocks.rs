@@ -288,6 +288,7 @@ pub(crate) fn rows_head(rows: &[Row]) -> &'static str {
         Some(Row::Engine(_)) => "engine",
         Some(Row::Nic(_)) => "NIC",
         Some(Row::Load(_)) => "load",
+        Some(Row::Pods(_)) => "pods",
         Some(Row::Disk(_)) => "disk",
         Some(Row::Migration(_)) => "migration",
         Some(Row::Method(_) | Row::Device(_) | Row::Queue(_)) | None => "method",

@@ -254,6 +254,7 @@ pub(crate) fn ends(document: &ResultDocument) -> String {
         }
         (_, Some([_])) | (Row::Engine(_) | Row::Load(_) | Row::AsIs, None) => String::new(),
         (_, Some(pairs)) => format!("{} concurrent pairs", pairs.len()),
+        (Row::Pods(_), None) => "pods created for the run and then removed, listed per row below".into(),
         (_, None) if are_named(document) => "existing endpoints, listed per row below".into(),
         (_, None) if most_pairs(document) > 1 => format!(
             "{} concurrent clients, each on a separate wire to a switch; behind its uplink the host, or a \

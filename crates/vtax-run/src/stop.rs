@@ -3,7 +3,7 @@
 use std::fmt;
 
 use miette::{Report, miette};
-use vtax_container::{ContainerError, PodError};
+use vtax_container::{ClusterError, ContainerError, PodError};
 use vtax_domain::BindError;
 use vtax_lab::{PlanError, no_cable};
 use vtax_libvirt::LibvirtError;
@@ -143,6 +143,12 @@ impl From<ContainerError> for Stop {
 impl From<PodError> for Stop {
     fn from(error: PodError) -> Stop {
         if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
+    }
+}
+
+impl From<ClusterError> for Stop {
+    fn from(error: ClusterError) -> Stop {
+        Stop::infrastructure(error)
     }
 }
 

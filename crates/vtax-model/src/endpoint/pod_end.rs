@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+
 /// A pod: `pod:NAMESPACE/NAME` or `pod:NAMESPACE/NAME/CONTAINER`. The cluster is the one of kubectl's current context.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodEnd {
@@ -14,7 +16,7 @@ pub struct PodEnd {
 }
 
 /// Name of an object in Kubernetes: a DNS subdomain in lower case, e.g. `web-0` (RFC 1123).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
 pub struct ObjectName(String);
 
 impl ObjectName {

@@ -134,6 +134,7 @@ impl DomainNic {
             | Row::Engine(_)
             | Row::Nic(_)
             | Row::Load(_)
+            | Row::Pods(_)
             | Row::Disk(_)
             | Row::Migration(_)
             | Row::AsIs

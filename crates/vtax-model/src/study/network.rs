@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::Row;
+use super::{Row, StudyPods};
 use crate::{
     address_family::AddressFamily,
     endpoint::{Control, Endpoint, Ends},
@@ -35,6 +35,9 @@ pub struct StudyNetwork {
     /// Existing endpoints, if it is not measured in a lab built for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
+    /// Pods to create as its endpoints.
+    #[serde(default)]
+    pub pods: Option<StudyPods>,
     /// The cables used as the rows' wires, in place of veth pairs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cables: Vec<Cable>,
@@ -67,6 +70,7 @@ impl Default for StudyNetwork {
             family: AddressFamily::Ipv4,
             addresses: None,
             endpoints: Vec::new(),
+            pods: None,
             cables: Vec::new(),
             domains: DomainKind::Guest,
             guarded: Vec::new(),

@@ -15,7 +15,7 @@ use sampling::{PathTable, PlanTable, Plans, QuickTable};
 use steps::StepTable;
 
 use super::{
-    Row, Study, StudyNetwork, StudySubject, UnknownRow,
+    Row, Study, StudyNetwork, StudyPods, StudySubject, UnknownRow,
     matrix::{MatrixPoint, NetMatrix},
     sweep::SweepPoint,
 };
@@ -120,6 +120,7 @@ impl Reader<'_> {
         let network = StudyNetwork {
             quick_file: self.quick_file(&cells)?,
             endpoints: self.endpoints(&rows)?,
+            pods: rows.iter().any(|row| matches!(row, Row::Pods(_))).then(StudyPods::default),
             pairs: self.pairs(&rows)?,
             extra: self.extra(&rows, baseline)?,
             both: self.file.both,
@@ -366,6 +367,10 @@ impl Reader<'_> {
     fn endpoints(&self, rows: &[Row]) -> Result<Vec<Endpoint>, FileError> {
         let written = &self.file.endpoint;
         let Some(first) = written.first() else { return Ok(Vec::new()) };
+        if let Some(row) = rows.iter().find(|row| matches!(row, Row::Pods(_))) {
+            let message = format!("the pods of `{row}` are created for the run; remove the [[endpoint]] tables");
+            return Err(self.source.coded("options-clash", &first.span(), message));
+        }
         for endpoint in written {
             if let Some(row) = endpoint.get_ref().method.filter(|row| !rows.contains(row)) {
                 let message = format!("the endpoint is for `{row}`, which is not among the methods; add it there");

@@ -9,6 +9,7 @@ use super::{
     disk_row::DiskRow,
     migration_row::{MIGRATE, MigrationWay, MigrationWayError},
     nic_label::NicLabel,
+    pods::PodPath,
     step::StepName,
 };
 use crate::{
@@ -45,6 +46,8 @@ pub enum Row {
     Nic(NicLabel),
     /// One path under a load: `under:tcp-stream,streams=4`; without one: `idle`.
     Load(Option<StreamLoad>),
+    /// Two pods that the run creates in a cluster of Kubernetes: `two-nodes-service`.
+    Pods(PodPath),
     /// Disks of the host or of a guest.
     Disk(DiskRow),
     /// A guest that migrates in this way: `migrate:tls`.
@@ -125,6 +128,7 @@ impl fmt::Display for Row {
             Row::Nic(nic) => f.pad(&format!("{NIC}{nic}")),
             Row::Load(None) => f.pad(IDLE),
             Row::Load(Some(load)) => f.pad(&format!("{UNDER}{load}")),
+            Row::Pods(path) => path.fmt(f),
             Row::Disk(disk) => disk.fmt(f),
             Row::Migration(way) => way.fmt(f),
             Row::AsIs => f.pad(AS_IS),
@@ -186,6 +190,7 @@ impl Row {
             | Row::Engine(_)
             | Row::Nic(_)
             | Row::Load(_)
+            | Row::Pods(_)
             | Row::Disk(_)
             | Row::Migration(_)
             | Row::AsIs
@@ -227,6 +232,7 @@ impl Row {
             Row::Engine(_) => RowKind::Engines,
             Row::Nic(_) => RowKind::Nics,
             Row::Load(_) => RowKind::Loads,
+            Row::Pods(_) => RowKind::Pods,
             Row::Disk(_) => RowKind::Disks,
             Row::Migration(_) => RowKind::Migrations,
             Row::AsIs | Row::Tuned { path: None, .. } => RowKind::Settings,
@@ -249,6 +255,8 @@ pub(super) enum RowKind {
     Nics,
     #[strum(to_string = "loads share one path")]
     Loads,
+    #[strum(to_string = "pods are created for them")]
+    Pods,
     #[strum(to_string = "disks are read and written")]
     Disks,
     #[strum(to_string = "guests migrate")]
@@ -279,21 +287,22 @@ fn known_rows(text: &str) -> String {
     let devices = Flavour::ALL.map(|flavour| Row::Device(flavour).to_string());
     let (methods, queues) = (IoMethod::ALL.map(<&str>::from), Queueing::ALL.map(<&str>::from));
     let (paths, engines) = (GuestPath::ALL.map(<&str>::from), Engine::ALL.map(<&str>::from));
-    let disks = DiskDevice::ALL.map(<&str>::from);
+    let (disks, pods) = (DiskDevice::ALL.map(<&str>::from), PodPath::ALL.map(<&str>::from));
     let known = { methods }.into_iter().chain(queues).chain(paths).chain(engines).chain(IpType::PAIRS);
-    let known = known.chain(disks).chain([DiskRow::NATIVE]);
+    let known = known.chain(disks).chain([DiskRow::NATIVE]).chain(pods);
     if let Some(name) = nearest(text, known.chain(devices.iter().map(String::as_str))) {
         return format!("did you mean `{name}`? (`vtax methods` lists the I/O methods)");
     }
     format!(
         "use an I/O method ({}), a kind of NIC of a guest ({}), a queueing of guests ({}), a path ({}), a pair of \
-         zones ({}), an engine ({}), a way to a disk ({}, {}), or a way to migrate ({MIGRATE}plain, {MIGRATE}tls)",
+         zones ({}), an engine ({}), a path between pods ({}), a way to a disk ({}, {}), or a way to migrate ({MIGRATE}plain, {MIGRATE}tls)",
         methods.join(", "),
         devices.join(", "),
         queues.join(", "),
         paths.join(", "),
         IpType::PAIRS.join(", "),
         engines.join(", "),
+        pods.join(", "),
         DiskRow::NATIVE,
         disks.join(", ")
     )
@@ -317,6 +326,9 @@ impl FromStr for Row {
         }
         if let Ok(path) = text.parse() {
             return Ok(Row::Path(path));
+        }
+        if let Ok(path) = text.parse() {
+            return Ok(Row::Pods(path));
         }
         if let Some(nic) = text.strip_prefix(NIC).and_then(|nic| nic.parse().ok()) {
             return Ok(Row::Nic(nic));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{Row, Study, StudyDisks, StudyMigrations, StudyNetwork};
+use super::{Row, Study, StudyDisks, StudyMigrations, StudyNetwork, StudyPods};
 use crate::endpoint::{Control, Endpoint, Ends};
 
 /// Subject of a study, with everything specific to it.
@@ -64,10 +64,20 @@ impl Study {
         self.network().map_or(&[], |network| &network.endpoints)
     }
 
+    /// Returns the pods that its runs create, if its endpoints are pods of its own.
+    pub fn pods(&self) -> Option<&StudyPods> {
+        self.network()?.pods.as_ref()
+    }
+
+    /// Returns true if it is measured in a lab built for it.
+    pub fn is_in_lab(&self) -> bool {
+        self.endpoints().is_empty() && self.pods().is_none()
+    }
+
     /// Returns true if its rows have a wire between two hosts, which a cable can replace.
     pub fn has_wires(&self) -> bool {
         let on_one_host = self.rows.iter().any(|row| matches!(row, Row::Zones { .. }));
-        self.network().is_some_and(|network| !on_one_host && network.endpoints.is_empty())
+        self.network().is_some() && !on_one_host && self.is_in_lab()
     }
 
     /// The other paths that its steps must not make worse.

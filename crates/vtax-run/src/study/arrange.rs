@@ -112,8 +112,8 @@ impl Builder<'_> {
         let StudyNetwork { both, pairs, .. } = *network;
         match (row, nic) {
             (Row::Path(path), nic) => vec![self.path(path, nic)],
-            // No network study has such a row.
-            (Row::Disk(_) | Row::Migration(_), _) => Vec::new(),
+            // No lab has such a row.
+            (Row::Pods(_) | Row::Disk(_) | Row::Migration(_), _) => Vec::new(),
             _ if pairs > 1 => self.behind_switch(row, nic, pairs),
             (_, Some(nic)) => vec![self.guests(row, nic, both)],
             (Row::Method(method), None) => vec![self.back_to_back(method, both)],

@@ -32,7 +32,7 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         let other = others.first().map(|row| format!("; or compare the rows with another one, e.g. --baseline {row}"));
         let why = format!("{unsupported}{}", other.unwrap_or_default());
         let error = miette!(code = "baseline-unavailable", "the baseline `{method}` is unavailable here: {why}");
-        let ours = wanted.study.endpoints().is_empty();
+        let ours = wanted.study.is_in_lab();
         return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
     }
     let seed = wanted.rounds.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
@@ -138,6 +138,7 @@ fn needed(row: Row) -> Vec<IoMethod> {
         | Row::Engine(_)
         | Row::Nic(_)
         | Row::Load(_)
+        | Row::Pods(_)
         | Row::Disk(_)
         | Row::Migration(_)
         | Row::AsIs

@@ -11,6 +11,7 @@ use super::{
     ends::lab_name,
     forecast::PlanForecast,
     options::ChangedStudy,
+    pods::{PlannedPods, choose_nodes, set_nodes},
     source::{check_here, world},
 };
 use crate::{
@@ -19,6 +20,9 @@ use crate::{
     locations::Locations,
     stop::{Blamed, Stop},
 };
+
+/// Names of nodes in a manifest for an unknown cluster.
+const PLACEHOLDERS: [&str; 2] = ["node-1", "node-2"];
 
 /// A run that was only planned.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub struct PlannedRun {
     pub told: Vec<String>,
     /// The lab that it would build, if it is measured in one.
     pub lab: Option<Plan>,
+    /// The pods that it would create.
+    pub pods: Option<PlannedPods>,
 }
 
 /// Plans a run of a study as if it were about to start on this machine.
@@ -45,6 +51,9 @@ pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> 
     job.conditions.check_pins(&wanted.study).or_input()?;
     check_here(&wanted.study).or_input()?;
     let needs = GuestNeeds::new(&locations.agent_program()?, job.conditions.kernel.as_deref());
+    if wanted.study.pods().is_some() {
+        return with_pods(wanted, locations);
+    }
     match world(&wanted.study)?.filter(|_| wanted.study.endpoints().is_empty()) {
         Some(world) => in_lab(wanted, &world, &needs, locations),
         None => {
@@ -52,6 +61,21 @@ pub fn dry_run(mut job: Job, locations: &Locations) -> Result<PlannedRun, Stop> 
             forecast(wanted, lacking, locations)
         }
     }
+}
+
+/// Without a cluster, the names of its nodes are placeholders, so that the permissions can be printed nevertheless.
+fn with_pods(mut wanted: ChangedStudy, locations: &Locations) -> Result<PlannedRun, Stop> {
+    let lists_nodes = wanted.study.pods().is_some_and(|pods| pods.nodes.is_empty());
+    let (lacking, unknown) = match choose_nodes(&mut wanted.study) {
+        Ok(lacking) => (lacking, None),
+        Err(stop) => {
+            set_nodes(&mut wanted.study, PLACEHOLDERS.map(|name| name.parse().expect("a name")).into());
+            (Vec::new(), Some(format!("warning: the nodes are placeholders: {stop}")))
+        }
+    };
+    let planned = forecast(wanted, lacking, locations)?;
+    let pods = PlannedPods::of(&planned.header, lists_nodes);
+    Ok(PlannedRun { pods, told: unknown.into_iter().chain(planned.told).collect(), ..planned })
 }
 
 fn in_lab(wanted: ChangedStudy, world: &World, needs: &GuestNeeds, locations: &Locations) -> Result<PlannedRun, Stop> {
@@ -68,5 +92,5 @@ fn forecast(wanted: ChangedStudy, lacking: Vec<UnavailableRow>, locations: &Loca
     let known = Store::reading(&locations.state_dir()?, |store| PlanForecast::of(&header, Some(store)))?;
     known.settle(&mut header)?;
     let (forecast, told) = (known.figures(&header), known.lines(&header));
-    Ok(PlannedRun { forecast, told, known_from: known.known_from().map(str::to_owned), lab: None, header })
+    Ok(PlannedRun { forecast, told, known_from: known.known_from().map(str::to_owned), lab: None, pods: None, header })
 }

@@ -25,6 +25,7 @@ mod path;
 mod pins;
 mod resume;
 mod round_trip;
+mod services;
 mod turns;
 
 use std::{
@@ -51,6 +52,7 @@ use vtax_wire::measure::{AgentPair, MeasureError, ParallelReports, SampleOrder};
 use super::{
     measured_path::MeasuredPath,
     others::OtherProgramsTime,
+    pods::OwnPods,
     runner::{BrokenTurns, NetSampler, SampleError, Sampler, Settings},
     steps::{PlannedSteps, StepSwitch, TunedPlace, goal_of, nothing_to_change},
     timetable::Gaps,
@@ -100,11 +102,13 @@ pub(crate) struct ConnectedEnds {
     steps: Option<StepSwitch>,
     /// Addresses temporarily assigned to endpoints for the run.
     loans: Loans,
+    /// Pods created for this run.
+    pods: Option<OwnPods>,
 }
 
 impl ConnectedEnds {
     fn new(rows: Vec<ConnectedRow>, lab: Option<Arc<Lab>>, directory: &Path) -> ConnectedEnds {
-        let (guarded, unfit, mtu, first_sample, gaps, shared_cpu, dead_before, steps) = Default::default();
+        let (guarded, unfit, mtu, first_sample, gaps, shared_cpu, dead_before, steps, pods) = Default::default();
         let (directory, loans) = (directory.to_owned(), Loans::default());
         ConnectedEnds {
             rows,
@@ -119,6 +123,7 @@ impl ConnectedEnds {
             dead_before,
             steps,
             loans,
+            pods,
         }
     }
 
@@ -160,7 +165,7 @@ impl ConnectedEnds {
         agents.filter(|agent| known.insert(Arc::as_ptr(agent))).collect()
     }
 
-    /// Restores settings, ends the agents, and removes the lab if it was built for the run.
+    /// Restores settings, ends the agents, and removes the lab or the pods if they were made for the run.
     pub(crate) fn down(self) -> miette::Result<()> {
         let settings = self.steps.map_or(Ok(()), StepSwitch::end);
         let ends = self.rows.iter().flat_map(ConnectedRow::ends).chain(self.guarded.iter().flatten());
@@ -174,7 +179,8 @@ impl ConnectedEnds {
             Some(lab) => lab.down().context("removing the lab"),
             None => Ok(()),
         };
-        [settings.err(), loans, lab.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
+        let pods = self.pods.map_or(Ok(()), OwnPods::down);
+        [settings.err(), loans, lab.err(), pods.err()].into_iter().flatten().reduce(and_then).map_or(Ok(()), Err)
     }
 
     /// Plans and records the changes of the study's steps. Rows whose step changes nothing are unavailable.
@@ -393,7 +399,7 @@ impl MeasuredPath for ConnectedEnds {
         self.steps.as_ref().map_or(Duration::ZERO, |steps| steps.time_of_sample() + SETTLE)
     }
 
-    /// Reverts settings, ends the agents, and removes the lab if it was built for the run.
+    /// Reverts settings, ends the agents, and removes the lab or the pods if they were made for the run.
     fn down(self: Box<Self>) -> miette::Result<()> {
         ConnectedEnds::down(*self)
     }

@@ -1,6 +1,7 @@
 //! Changes to a study.
 
 mod congestion;
+mod pods;
 
 use std::{
     fs::File,
@@ -28,6 +29,7 @@ use vtax_wire::limits::{LimitError, Load};
 use super::{chosen_rounds::ChosenRounds, draft::mtus_of, runner::label};
 use crate::stop::{Blamed, Coded, Stop};
 pub use congestion::Congestion;
+pub use pods::PodChanges;
 
 /// Maximum size of a file with a study, a lab or endpoints. The built-in ones have a few KiB.
 const FILE_MOST: ByteSize = ByteSize(1 << 20);
@@ -71,6 +73,9 @@ pub struct Changes {
     pub no_steps: bool,
     /// Endpoints to measure, in place of the study's.
     pub endpoints: Vec<Endpoint>,
+    /// Pods of a study that creates some.
+    #[serde(default)]
+    pub pods: PodChanges,
     /// The only measurement mode.
     pub instrument: Option<Instrument>,
     /// CPU idle states.
@@ -127,6 +132,7 @@ impl Changes {
             study.shorten(!self.methods.is_empty());
         }
         self.choose_family(study)?;
+        self.pods.change(study)?;
         self.cable(study)?;
         if let Some(domains) = self.domains {
             attach(study, domains)?;
@@ -181,7 +187,7 @@ impl Changes {
         let Some(family) = self.family else { return Ok(()) };
         let id = study.id.clone();
         let network = network_of(study, "family")?;
-        if !network.endpoints.is_empty() {
+        if !network.endpoints.is_empty() || network.pods.is_some() {
             bail!(
                 code = "option-not-for-this",
                 "--family: `{id}` measures between existing endpoints, whose addresses vtax does not change; name an \
@@ -430,7 +436,15 @@ fn stand_on(study: &mut Study, endpoints: &[Endpoint]) -> miette::Result<()> {
             it has {rows}"
         );
     }
-    network_of(study, "endpoints")?.endpoints = endpoints.to_vec();
+    let network = network_of(study, "endpoints")?;
+    if network.pods.is_some() {
+        let id = &study.id;
+        bail!(
+            code = "option-not-for-this",
+            "--endpoints: `{id}` creates its endpoints; to measure between existing pods, use vtax measure"
+        );
+    }
+    network.endpoints = endpoints.to_vec();
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod of_disks;
 mod of_migrations;
+mod of_pods;
 mod rounds;
 
 use std::{path::Path, time::Instant};
@@ -25,6 +26,7 @@ use super::{
     measure::MeasureRequest,
     measured_path::MeasuredPath,
     options::ChangedStudy,
+    pods::refuse_to_resume,
     source::{RunSource, check_here, world},
 };
 use crate::{
@@ -112,9 +114,11 @@ impl RunSetup<'_> {
         match source {
             RunSource::Old(run) if run.header.study.disks().is_some() => self.resume_disks(*run),
             RunSource::Old(run) if run.header.study.migrations().is_some() => self.resume_migrations(*run),
+            RunSource::Old(run) if run.header.study.pods().is_some() => Err(refuse_to_resume(&run.header)),
             RunSource::Old(run) => self.resume(*run),
             RunSource::Study(wanted) if wanted.study.disks().is_some() => self.begin_disks(*wanted),
             RunSource::Study(wanted) if wanted.study.migrations().is_some() => self.begin_migrations(*wanted),
+            RunSource::Study(wanted) if wanted.study.pods().is_some() => self.begin_pods(*wanted),
             RunSource::Study(wanted) => self.begin_study(*wanted),
             RunSource::Measure { asked, .. } => self.begin_measure(*asked),
         }
@@ -247,10 +251,14 @@ impl RunSetup<'_> {
     }
 
     fn connect(&self, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
-        let (study, directory) = (&header.study, &self.conditions.directory);
-        if study.endpoints().is_empty() {
-            return self.connect_lab(header);
+        match header.study.endpoints().is_empty() {
+            true => self.connect_lab(header),
+            false => self.connect_through(self.connector(), header),
         }
+    }
+
+    fn connect_through(&self, connector: EndpointConnector<'_>, header: &RunHeader) -> Result<ConnectedEnds, Stop> {
+        let (study, directory) = (&header.study, &self.conditions.directory);
         let mut pairs: Vec<RowPairs<'_>> = Vec::new();
         for row in available(study, &header.unavailable) {
             pairs.extend(
@@ -258,7 +266,7 @@ impl RunSetup<'_> {
                     .or_input()?,
             );
         }
-        self.connector().connect(&pairs, study.guarded(), directory)
+        connector.connect(&pairs, study.guarded(), directory)
     }
 
     pub(super) fn in_world(&self) -> Result<&World, Stop> {

@@ -57,7 +57,7 @@ pub(super) fn check_here(study: &Study) -> miette::Result<()> {
     check_rules(&study.steps)?;
     let names: BTreeSet<CongestionControl> =
         study.cells.iter().filter_map(|cell| cell.options().socket.congestion).collect();
-    let builds = study.endpoints().is_empty();
+    let builds = study.is_in_lab();
     let is_here = |endpoint: &Endpoint| match &endpoint.control {
         Control::Local | Control::Zone { .. } | Control::Namespace(_) => true,
         Control::Domain(end) => end.is_primary(),
@@ -88,7 +88,7 @@ pub(super) fn world(study: &Study) -> Result<Option<World>, Stop> {
     let in_lab = |control: &Control| matches!(control, Control::Zone { .. } | Control::Domain(_));
     let guarded = study.guarded().iter().flat_map(|path| [&path.initiator, &path.responder]);
     let mut controls = study.endpoints().iter().map(|endpoint| &endpoint.control).chain(guarded);
-    match study.endpoints().is_empty() || controls.any(in_lab) {
+    match study.is_in_lab() || controls.any(in_lab) {
         true => World::enter(Lifetime::Ephemeral).map(Some).or_infrastructure(),
         false => Ok(None),
     }

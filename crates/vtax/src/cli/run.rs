@@ -2,6 +2,7 @@
 
 mod changes;
 mod dry_run;
+mod pods;
 
 use std::{io::IsTerminal, path::PathBuf};
 
@@ -295,7 +296,7 @@ fn epilogue(FinishedJob { ran: RanJob { run, shortfalls, .. }, state_dir, .. }: 
         false => tell!("no samples taken in {wall:.1} s"),
     }
     tell!("saved as {id} in {}", state_dir.display());
-    if run.state != RunState::Complete {
+    if run.state != RunState::Complete && run.header.study.pods().is_none() {
         tell!("resume with: vtax run --resume {id}");
     }
     shortfalls.iter().for_each(|shortfall| tell!("warning: {shortfall}"));

@@ -256,7 +256,7 @@ fn a_refused_table_has_a_reason() {
         told.rsplit_once('/').map_or(told.clone(), |(_, told)| told.to_owned())
     };
     let told = |text: &str| refused(text, &ImportAs::default());
-    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id `mine` is not that of a built-in study (demo, containers, sparc-t7-1, ip-instances, ovm3-tuning, vdisk, vmdq, migration): name the study with its rows and tests, e.g. --study mine.toml");
+    insta::assert_snapshot!(told(&T7_1.replace("id = \"sparc-t7-1\"", "id = \"mine\"")), @"published.toml: published figures: its id `mine` is not that of a built-in study (demo, containers, pods, sparc-t7-1, ip-instances, ovm3-tuning, vdisk, vmdq, migration): name the study with its rows and tests, e.g. --study mine.toml");
     insta::assert_snapshot!(told(&T7_1.replacen("= 58", "= -58", 1)), @"published.toml: published figures: -58 is not a possible figure of native RR");
     insta::assert_snapshot!(told(&T7_1.replacen("\nrtt =", "\nsmall_untuned =", 1)), @"published.toml:12: unknown key `small_untuned` (available: transport, method, path, rtt, latency, bandwidth, gbps, mtu, system, real, user, sys)");
     insta::assert_snapshot!(told(&T7_1.replace("9000 = ", "1501 = ").replace("1500 = ", "1502 = ")), @"published.toml: published figures: none of its figures belongs to a cell of the study sparc-t7-1");

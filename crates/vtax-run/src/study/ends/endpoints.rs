@@ -7,6 +7,7 @@ use vtax_lab::{Lab, LabEndpoint, World};
 use vtax_model::{
     endpoint::{Control, DomainEnd, End, Endpoint, Ends, NamespaceEnd, NoPairs, PodEnd, pairs},
     method::{DomainKind, Reached},
+    station::PublishedPorts,
     study::Row,
     topology::Name,
     units::Mtu,
@@ -81,6 +82,8 @@ pub(crate) struct EndpointConnector<'a> {
     domains: BTreeMap<String, Rc<Domain>>,
     namespaces: BTreeMap<NamespaceEnd, Rc<HeldNamespace>>,
     pods: BTreeMap<PodEnd, Rc<FoundPod>>,
+    /// Services by which rows reach their responders.
+    services: BTreeMap<Row, PublishedPorts>,
     /// Hosts of logical domains.
     pub(super) hosts: Vec<Rc<DomainPlace>>,
     loans: Loans,
@@ -93,8 +96,26 @@ impl<'a> EndpointConnector<'a> {
         locations: &'a Locations,
         events: &'a RunEvents,
     ) -> EndpointConnector<'a> {
-        let (labs, agents, domains, namespaces, pods, hosts, loans) = Default::default();
-        EndpointConnector { world, program, locations, events, labs, agents, domains, namespaces, pods, hosts, loans }
+        let (labs, agents, domains, namespaces, pods, services, hosts, loans) = Default::default();
+        EndpointConnector {
+            world,
+            program,
+            locations,
+            events,
+            labs,
+            agents,
+            domains,
+            namespaces,
+            pods,
+            services,
+            hosts,
+            loans,
+        }
+    }
+
+    /// Reaches the responders of these rows, which are pods, by services.
+    pub(crate) fn through(self, services: BTreeMap<Row, PublishedPorts>) -> EndpointConnector<'a> {
+        EndpointConnector { services, ..self }
     }
 
     /// Adds missing initiators: for a zone, the domain at the other end of its wire; for a logical domain, its host;
@@ -308,7 +329,11 @@ impl<'a> EndpointConnector<'a> {
                 Box::new(LibvirtEnd::new(self.domain(domain)?, user.as_deref(), endpoint.address))
             }
             (Control::Namespace(end), _) => Box::new(self.namespace(end)?.attach()),
-            (Control::Pod(end), _) => Box::new(PodAttachment::of(&self.pod_of(end)?)),
+            (Control::Pod(end), _) => {
+                let row = endpoint.method.filter(|_| endpoint.end == End::Responder);
+                let service = row.and_then(|row| self.services.get(&row)).cloned();
+                Box::new(PodAttachment::of(&self.pod_of(end)?, service))
+            }
             (Control::Local | Control::Zone { .. } | Control::Domain(_), _) => Box::new(MachineEnd::Local),
         })
     }

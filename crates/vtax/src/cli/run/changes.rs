@@ -18,7 +18,10 @@ use vtax_model::{
 use vtax_run::study::{Changes, ChosenRounds, Congestion};
 use vtax_stats::{Confidence, StoppingRule, Width, planning::MOST_ROUNDS};
 
-use super::super::metric::{ChosenMetric, METRICS};
+use super::{
+    super::metric::{ChosenMetric, METRICS},
+    pods::PodArgs,
+};
 use crate::{
     exit::{Blamed, Stop},
     one_of::{Choice, one_of, one_of_or_old},
@@ -104,6 +107,8 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
+    pods: PodArgs,
+    #[command(flatten)]
     precision: Precision,
 }
 
@@ -169,7 +174,7 @@ impl ChangeArgs {
             seed: self.seed,
         };
         let ChangeArgs { duration, warmup, both, baseline, methods, guests, guest: domains, no_steps, .. } = self;
-        let ChangeArgs { disk, nvme, destroy_data, family, cable, mtu, mode, idle, congestion, size, .. } = self;
+        let ChangeArgs { disk, nvme, destroy_data, family, cable, mtu, mode, idle, congestion, size, pods, .. } = self;
         Ok(Changes {
             rounds,
             duration,
@@ -187,6 +192,7 @@ impl ChangeArgs {
             cable,
             mtu,
             endpoints,
+            pods: pods.changes(),
             instrument: mode.0,
             idle,
             congestion,

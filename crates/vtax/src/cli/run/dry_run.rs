@@ -9,14 +9,14 @@ use vtax_model::{
     study::{Row, SamplingPlan},
 };
 use vtax_report::{Format, planned};
-use vtax_run::study::{self, PlannedRun};
+use vtax_run::study::{self, PlannedPods, PlannedRun};
 use vtax_stats::StoppingRule;
 
 use super::RunArgs;
 use crate::{
     cli::{Locations, print_json},
     exit::{Exit, Stop},
-    terminal::print_styled,
+    terminal::{print, print_styled},
 };
 
 pub(super) fn dry_run(args: RunArgs, places: &Locations) -> Result<Exit, Stop> {
@@ -34,9 +34,18 @@ pub(super) fn dry_run(args: RunArgs, places: &Locations) -> Result<Exit, Stop> {
             let lab = run.lab.as_ref().map(|plan| told(plan, &file));
             let begun = RunReadings::begun(run.header);
             print_styled(&planned(&begun, &run.told, lab).draw(&options))?;
+            run.pods.as_ref().map_or(Ok(()), print_pods)?;
         }
     }
     Ok(Exit::Done)
+}
+
+/// Prints the YAML documents of the pods, which can be copied from here.
+fn print_pods(PlannedPods { manifest, permissions }: &PlannedPods) -> Result<(), Stop> {
+    print(&format!(
+        "\n# Created with `kubectl create`; the names of another run differ.\n{manifest}\n# Required permissions; `kubectl \
+         auth whoami` prints USER.\n{permissions}"
+    ))
 }
 
 /// Returns the lab's description in two lines.
@@ -82,6 +91,12 @@ struct DryRunRecord<'a> {
     cells: &'a [Cell],
     first_round: Vec<TurnRecord>,
     lab: Option<LabCounts>,
+    /// Pods that a run creates, in YAML.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<&'a str>,
+    /// Permissions that this requires, in YAML.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permissions: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -110,7 +125,7 @@ struct LabCounts {
 
 impl DryRunRecord<'_> {
     fn of(run: &PlannedRun) -> DryRunRecord<'_> {
-        let PlannedRun { header, forecast, known_from, told, lab } = run;
+        let PlannedRun { header, forecast, known_from, told, lab, pods } = run;
         let RunHeader { study, quick, seed, stopping, unavailable, .. } = header;
         let has = |instrument: &Instrument| study.cells.iter().any(|cell| cell.instrument == *instrument);
         let instrument = |instrument| InstrumentRecord {
@@ -136,6 +151,8 @@ impl DryRunRecord<'_> {
             cells: &study.cells,
             first_round: turns.collect(),
             lab: lab.as_ref().map(LabCounts::of),
+            manifest: pods.as_ref().map(|pods| pods.manifest.as_str()),
+            permissions: pods.as_ref().map(|pods| pods.permissions.as_str()),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{ffi::OsString, path::Path, rc::Rc, time::Duration};
 
 use miette::{Report, miette};
 use vtax_container::{Kubectl, PodError, PodQuery};
-use vtax_model::{endpoint::PodEnd, foreign::ForeignText};
+use vtax_model::{endpoint::PodEnd, foreign::ForeignText, station::PublishedPorts};
 use vtax_wire::{
     carry::{AgentCarryError, CarriedAgent, CarryBreak, CarryStep},
     link::{AgentError, AgentLink, Death},
@@ -25,11 +25,13 @@ const STEP: Duration = Duration::from_secs(30);
 
 pub(in crate::study::ends) struct PodAttachment {
     found: Rc<FoundPod>,
+    /// Ports of a service that lead to the pod, if the initiator connects to one.
+    service: Option<PublishedPorts>,
 }
 
 impl PodAttachment {
-    pub(in crate::study::ends) fn of(found: &Rc<FoundPod>) -> PodAttachment {
-        PodAttachment { found: Rc::clone(found) }
+    pub(in crate::study::ends) fn of(found: &Rc<FoundPod>, service: Option<PublishedPorts>) -> PodAttachment {
+        PodAttachment { found: Rc::clone(found), service }
     }
 }
 
@@ -125,6 +127,10 @@ impl Attachment for PodAttachment {
             events.tell(format_args!("connecting to {name}"));
             dial.connect()
         }))
+    }
+
+    fn published(&self) -> Option<&PublishedPorts> {
+        self.service.as_ref()
     }
 
     fn pod(&self) -> Option<&FoundPod> {
