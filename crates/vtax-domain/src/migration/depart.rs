@@ -22,7 +22,7 @@ use vtax_sys::process::ProcessId;
 
 use super::{
     GuestOwner, IncomingDomain, MigrationAnswer, MigrationEnd, MigrationId, MigrationNames, MigrationRequest,
-    ObstacleText, TargetLink, handover::SourceGuest, record::DepartureRecord,
+    ObstacleText, TargetLink, channels::CarriedChannels, handover::SourceGuest, record::DepartureRecord,
 };
 use crate::{
     bound::BoundDomain,
@@ -133,6 +133,7 @@ impl LdmHost {
             name: new_name.clone(),
             id: record.id.clone(),
             key: options.key.clone(),
+            channels: options.method.channels,
         };
         // The process that receives the memory is started first, so that it releases the preparations if the connection
         // breaks.
@@ -164,12 +165,19 @@ impl LdmHost {
         let (bound, mut qemu) = domains.active(&record.domain)?;
         let directory = domains.directory(&record.domain);
         let ports = ports(&bound, copied);
-        let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, failed: None };
+        let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, channels: None, failed: None };
         let options = MigrationOptions { held_target: true, ..request.options.clone() };
         watch.copy_disks(&mut qemu, record, ports, &options)?;
-        let departed = Departure::of(&mut qemu, MigrationWire::Connected(wire), &options, cancel, &mut watch);
+        let wire = match options.method.channels {
+            Some(count) => {
+                watch.channels = Some(CarriedChannels::listen(qemu.launch(), count, record, wire)?);
+                MigrationWire::Channels
+            }
+            None => MigrationWire::Connected(wire),
+        };
+        let departed = Departure::of(&mut qemu, wire, &options, cancel, &mut watch);
         match watch.failed {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
             None => Ok(departed?),
         }
     }
@@ -395,8 +403,10 @@ struct DepartureWatch<'a> {
     directory: PathBuf,
     /// The copies of disks, which end when this is dropped.
     mirrors: Option<DiskMirrors>,
-    /// The reason why they could not be completed.
-    failed: Option<MigrationError>,
+    /// The channels of the memory, if there are several.
+    channels: Option<CarriedChannels>,
+    /// The reason why the copies could not be completed, or a channel not be carried.
+    failed: Option<BindError>,
 }
 
 impl DepartureWatch<'_> {
@@ -432,6 +442,10 @@ impl MigrationWatcher for DepartureWatch<'_> {
         if self.directory.join(CANCEL).exists() {
             self.cancel.cancel();
         }
+        // QEMU notices a channel that is not carried: its socket is closed.
+        if let Some(Err(error)) = self.channels.as_mut().map(|channels| channels.carry(self.link)) {
+            self.failed.get_or_insert(error);
+        }
         (self.hear)(MigrationProgress::Memory(info));
     }
 
@@ -443,7 +457,9 @@ impl MigrationWatcher for DepartureWatch<'_> {
     fn before_switchover(&mut self, monitor: &mut Monitor) -> ControlFlow<()> {
         supervisor_process::end(&self.directory);
         self.link.beat();
-        self.failed = self.mirrors.as_ref().and_then(|mirrors| mirrors.complete(monitor).err());
+        if let Some(Err(error)) = self.mirrors.as_ref().map(|mirrors| mirrors.complete(monitor)) {
+            self.failed.get_or_insert(error.into());
+        }
         match self.failed {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),

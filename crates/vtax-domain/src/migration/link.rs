@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use vtax_guest::migration::MigrationOptions;
+use vtax_guest::migration::{MigrationChannel, MigrationOptions};
 use vtax_model::topology::Name;
 
 use super::MigrationId;
@@ -17,8 +17,21 @@ pub trait TargetLink {
     /// one.
     fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError>;
 
-    /// Returns a socket connected to the target's QEMU, which need not be prepared yet.
+    /// Returns a socket connected to the target's QEMU, which need not be prepared yet. If the memory has several
+    /// channels, nothing is sent on this one, and the target abandons the attempt when it is closed.
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
+
+    /// Carries a channel of the memory from this socket, which is connected to the source's QEMU, to that of the prepared
+    /// target ([`LdmHost::open_channel`]), in the background. If that fails, the socket is closed.
+    ///
+    /// [`LdmHost::open_channel`]: crate::LdmHost::open_channel
+    fn carry_channel(
+        &mut self,
+        name: &Name,
+        id: &MigrationId,
+        channel: MigrationChannel,
+        socket: OwnedFd,
+    ) -> Result<(), BindError>;
 
     /// Returns a socket connected to the disks of the prepared target ([`LdmHost::open_disks`]).
     ///

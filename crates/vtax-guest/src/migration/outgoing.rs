@@ -60,7 +60,7 @@ impl Departure {
     ) -> Result<Departure, MigrationError> {
         let guest = qemu.launch().name.clone();
         if options.method.channels.is_some() && wire.is_one_connection() {
-            let why = "several connections (multifd) require an address, and this is a connected socket".into();
+            let why = "several channels (multifd) require an address, and this is a connected socket".into();
             return Err(MigrationError::Refused { guest, why });
         }
         let monitor = qemu.monitor(PATIENCE)?;

@@ -6,11 +6,11 @@ use std::{
 };
 
 use vtax_domain::{BindError, DomainOrder, DomainReply, LdmHost, MigrationId, TargetLink};
-use vtax_guest::migration::{MigrationCancel, SourcePulse};
+use vtax_guest::migration::{MigrationCancel, MigrationChannel, SourcePulse};
 use vtax_model::{endpoint::LabHost, topology::Name};
 use vtax_wire::link::AgentLink;
 
-use super::{Hear, ReachableTarget, of_target, reception::Reception};
+use super::{Hear, ReachableTarget, of_target, reception::Reception, relay::join};
 use crate::{
     labs,
     locations::Locations,
@@ -66,6 +66,30 @@ impl TargetLink for LabTarget {
 
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
         self.receive(name, id).map_err(|stop| of_target(&self.name, &stop))
+    }
+
+    /// The thread ends with either QEMU.
+    fn carry_channel(
+        &mut self,
+        name: &Name,
+        id: &MigrationId,
+        channel: MigrationChannel,
+        socket: OwnedFd,
+    ) -> Result<(), BindError> {
+        let (host, name, id, pulse) = (Arc::clone(&self.host), name.clone(), id.clone(), self.pulse.clone());
+        let (_, end) = Reception::new(&self.hear, &self.cancel);
+        let started = start("channel", move || {
+            let opened = host.run(|| host.open_channel(&name, &id, channel, &pulse));
+            let joined = match opened.and_then(|opened| opened) {
+                Ok(Some(target)) => join(socket.into(), target).map_err(|stop| stop.to_string()),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(why) = joined {
+                end.fail(&why.into());
+            }
+        });
+        started.or_infrastructure().map_err(|stop| of_target(&self.name, &stop))
     }
 
     /// QEMU there serves them until the attempt has ended, which the reception of the memory notices.

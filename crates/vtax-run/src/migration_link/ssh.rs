@@ -12,7 +12,7 @@ use std::{
 };
 
 use vtax_domain::{BindError, DomainOrder, DomainReply, MigrationId, TargetLink};
-use vtax_guest::migration::MigrationCancel;
+use vtax_guest::migration::{MigrationCancel, MigrationChannel};
 use vtax_model::{foreign::ForeignText, topology::Name};
 use vtax_sys::process::{Pid, ProcessId, Signal};
 use vtax_wire::{link::AgentLink, ssh::Ssh};
@@ -66,18 +66,24 @@ impl SshTarget {
         Ok(answer?)
     }
 
-    /// Starts a process there that receives a part of the domain.
+    /// Starts a process there that receives a part of the domain. Returns a socket connected to it.
     fn receive(&mut self, verb: &str, name: &Name, id: &MigrationId) -> Result<OwnedFd, Stop> {
-        let sockets = UnixStream::pair().and_then(|(here, there)| Ok((here, there.try_clone()?, there)));
-        let sockets = sockets.coded("kernel", || "connecting the two ends of a migration");
-        let (here, input, output) = sockets.or_infrastructure()?;
-        let mut command = self.ssh.remote(&self.host, format!("vtax ldm {verb} {name} {id}")).or_input()?;
-        command.stdin(OwnedFd::from(input)).stdout(OwnedFd::from(output)).stderr(Stdio::piped());
+        let sockets = UnixStream::pair().coded("kernel", || "connecting the two ends of a migration");
+        let (here, there) = sockets.or_infrastructure()?;
+        self.receive_from(there.into(), &format!("{verb} {name} {id}"))?;
+        Ok(here.into())
+    }
+
+    /// Starts a process there that receives what this socket sends.
+    fn receive_from(&mut self, socket: OwnedFd, words: &str) -> Result<(), Stop> {
+        let copied = socket.try_clone().coded("kernel", || "connecting the two ends of a migration");
+        let mut command = self.ssh.remote(&self.host, format!("vtax ldm {words}")).or_input()?;
+        command.stdin(copied.or_infrastructure()?).stdout(socket).stderr(Stdio::piped());
         // Ctrl-C cancels the migration in order.
         command.process_group(0);
         let process = self.start(command)?;
         self.receptions.push(process);
-        Ok(here.into())
+        Ok(())
     }
 
     /// Starts ssh and follows it in a thread. The command is dropped, and with it our copies of its ends of the socket.
@@ -115,6 +121,18 @@ impl TargetLink for SshTarget {
 
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
         self.receive("receive-guest", name, id).map_err(|stop| of_target(&self.host, &stop))
+    }
+
+    /// ssh itself reads from QEMU's socket and writes to it. Each login encrypts in its own process.
+    fn carry_channel(
+        &mut self,
+        name: &Name,
+        id: &MigrationId,
+        channel: MigrationChannel,
+        socket: OwnedFd,
+    ) -> Result<(), BindError> {
+        let carried = self.receive_from(socket, &format!("receive-channel {name} {id} {channel}"));
+        carried.map_err(|stop| of_target(&self.host, &stop))
     }
 
     fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
