@@ -453,6 +453,10 @@ impl MigrationWatcher for DepartureWatch<'_> {
         self.link.beat();
     }
 
+    fn cancelled(&mut self) {
+        self.link.close_channels();
+    }
+
     /// From now on QEMU may exit only because of the migration, which is not a failure of the domain.
     fn before_switchover(&mut self, monitor: &mut Monitor) -> ControlFlow<()> {
         supervisor_process::end(&self.directory);

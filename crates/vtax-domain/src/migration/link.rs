@@ -33,6 +33,9 @@ pub trait TargetLink {
         socket: OwnedFd,
     ) -> Result<(), BindError>;
 
+    /// Closes the carried channels at once.
+    fn close_channels(&mut self);
+
     /// Returns a socket connected to the disks of the prepared target ([`LdmHost::open_disks`]).
     ///
     /// [`LdmHost::open_disks`]: crate::LdmHost::open_disks

@@ -1,6 +1,7 @@
 //! Link to a host of a lab on this machine.
 
 use std::{
+    net::Shutdown,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::Arc,
 };
@@ -29,6 +30,8 @@ pub struct LabTarget {
     /// Ends the reception when the migration has ended.
     given_up: MigrationCancel,
     reception: Option<Reception>,
+    /// Sockets of the source's QEMU, if the memory has several channels.
+    channels: Vec<UnixStream>,
 }
 
 impl LabTarget {
@@ -37,7 +40,7 @@ impl LabTarget {
         let (name, tell) = (within.to_string(), Arc::clone(&hear));
         let host = Arc::new(labs::ldm_host(places, Some(within), move |notice| tell(notice))?);
         let (pulse, given_up) = (SourcePulse::default(), MigrationCancel::default());
-        Ok(LabTarget { host, name, hear, cancel, pulse, given_up, reception: None })
+        Ok(LabTarget { host, name, hear, cancel, pulse, given_up, reception: None, channels: Vec::new() })
     }
 
     /// Receives the domain in a thread, in the host's network.
@@ -59,6 +62,35 @@ impl LabTarget {
     }
 }
 
+impl LabTarget {
+    /// Connects both QEMUs in a thread, which ends with either of them.
+    fn carry(
+        &mut self,
+        (name, id): (&Name, &MigrationId),
+        channel: MigrationChannel,
+        socket: UnixStream,
+    ) -> Result<(), Stop> {
+        let copied = socket.try_clone().coded("kernel", || "connecting the two ends of a migration");
+        self.channels.push(copied.or_infrastructure()?);
+        let (host, name, id, pulse) = (Arc::clone(&self.host), name.clone(), id.clone(), self.pulse.clone());
+        let (_, end) = Reception::new(&self.hear, &self.cancel);
+        start("channel", move || {
+            let opened = host.run(|| host.open_channel(&name, &id, channel, &pulse));
+            let joined = match opened.and_then(|opened| opened) {
+                Ok(Some(target)) => join(&socket, &target).map_err(|stop| stop.to_string()),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            };
+            // The copy must not keep it open.
+            let _ = socket.shutdown(Shutdown::Both);
+            if let Err(why) = joined {
+                end.fail(&why.into());
+            }
+        })
+        .or_infrastructure()
+    }
+}
+
 impl TargetLink for LabTarget {
     fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError> {
         self.host.execute(order)
@@ -68,7 +100,6 @@ impl TargetLink for LabTarget {
         self.receive(name, id).map_err(|stop| of_target(&self.name, &stop))
     }
 
-    /// The thread ends with either QEMU.
     fn carry_channel(
         &mut self,
         name: &Name,
@@ -76,20 +107,14 @@ impl TargetLink for LabTarget {
         channel: MigrationChannel,
         socket: OwnedFd,
     ) -> Result<(), BindError> {
-        let (host, name, id, pulse) = (Arc::clone(&self.host), name.clone(), id.clone(), self.pulse.clone());
-        let (_, end) = Reception::new(&self.hear, &self.cancel);
-        let started = start("channel", move || {
-            let opened = host.run(|| host.open_channel(&name, &id, channel, &pulse));
-            let joined = match opened.and_then(|opened| opened) {
-                Ok(Some(target)) => join(socket.into(), target).map_err(|stop| stop.to_string()),
-                Ok(None) => Ok(()),
-                Err(error) => Err(error.to_string()),
-            };
-            if let Err(why) = joined {
-                end.fail(&why.into());
-            }
-        });
-        started.or_infrastructure().map_err(|stop| of_target(&self.name, &stop))
+        self.carry((name, id), channel, socket.into()).map_err(|stop| of_target(&self.name, &stop))
+    }
+
+    fn close_channels(&mut self) {
+        for socket in self.channels.drain(..) {
+            // QEMU may have closed it in the meantime.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     /// QEMU there serves them until the attempt has ended, which the reception of the memory notices.

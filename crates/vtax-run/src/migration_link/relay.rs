@@ -4,6 +4,7 @@ use std::{
     io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
+    thread,
 };
 
 use vtax_domain::{LdmHost, MigrationId};
@@ -12,7 +13,7 @@ use vtax_model::topology::Name;
 
 use crate::{
     stop::{Blamed, Coded, Stop},
-    threads::start,
+    threads::{start, start_in},
 };
 
 /// Number of bytes passed on at a time.
@@ -66,13 +67,13 @@ pub fn receive_channel(
     Ok(host.await_attempt(name, id, &pulse)?)
 }
 
-/// Connects the QEMUs of both ends on this machine, until either ends.
-pub(super) fn join(source: UnixStream, target: UnixStream) -> Result<(), Stop> {
-    let copies = source.try_clone().and_then(|source| Ok((target.try_clone()?, source)));
-    let copies = copies.coded("kernel", || "connecting the two ends of a migration").or_infrastructure()?;
-    start("answers", move || forward(&copies.0, &copies.1)).or_infrastructure()?;
-    forward(&source, &target);
-    Ok(())
+/// Connects the QEMUs of both ends on this machine, until both directions have ended.
+pub(super) fn join(source: &UnixStream, target: &UnixStream) -> Result<(), Stop> {
+    thread::scope(|scope| {
+        start_in(scope, "answers", || forward(target, source)).or_infrastructure()?;
+        forward(source, target);
+        Ok(())
+    })
 }
 
 fn forward(from: &UnixStream, to: &UnixStream) {
@@ -158,16 +159,16 @@ mod tests {
     fn joined_ends_notice_each_other_s_end() {
         let pair = || UnixStream::pair().expect("sockets");
         let ((mut source, near), (far, mut target)) = (pair(), pair());
-        let joined = std::thread::spawn(move || join(near, far).expect("two threads"));
+        let joined = std::thread::spawn(move || join(&near, &far).expect("two threads"));
         source.write_all(b"memory").and_then(|()| source.shutdown(Shutdown::Write)).expect("it is connected");
         let mut read = String::new();
         target.read_to_string(&mut read).expect("it is connected");
-        joined.join().expect("no panic");
         // Answers still arrive.
         target.write_all(b"loaded").expect("it is connected");
         drop(target);
         let mut answer = String::new();
         source.read_to_string(&mut answer).expect("it is connected");
+        joined.join().expect("no panic");
         assert_eq!((read.as_str(), answer.as_str()), ("memory", "loaded"));
     }
 
@@ -176,7 +177,7 @@ mod tests {
         let pair = || UnixStream::pair().expect("sockets");
         let ((mut source, near), (far, target)) = (pair(), pair());
         drop(target);
-        let joined = std::thread::spawn(move || join(near, far).expect("two threads"));
+        let joined = std::thread::spawn(move || join(&near, &far).expect("two threads"));
         while source.write_all(&[0; 4096]).is_ok() {}
         joined.join().expect("no panic");
     }

@@ -38,6 +38,8 @@ pub struct SshTarget {
     /// None before the first order, and after the connection was lost.
     orders: Option<RemoteLdm>,
     receptions: Vec<(Reception, ProcessId)>,
+    /// Those of the memory's channels, if it has several.
+    channels: Vec<(Reception, ProcessId)>,
 }
 
 impl SshTarget {
@@ -50,6 +52,7 @@ impl SshTarget {
             cancel,
             orders: None,
             receptions: Vec::new(),
+            channels: Vec::new(),
         }
     }
 
@@ -70,20 +73,19 @@ impl SshTarget {
     fn receive(&mut self, verb: &str, name: &Name, id: &MigrationId) -> Result<OwnedFd, Stop> {
         let sockets = UnixStream::pair().coded("kernel", || "connecting the two ends of a migration");
         let (here, there) = sockets.or_infrastructure()?;
-        self.receive_from(there.into(), &format!("{verb} {name} {id}"))?;
+        let reception = self.receive_from(there.into(), &format!("{verb} {name} {id}"))?;
+        self.receptions.push(reception);
         Ok(here.into())
     }
 
     /// Starts a process there that receives what this socket sends.
-    fn receive_from(&mut self, socket: OwnedFd, words: &str) -> Result<(), Stop> {
+    fn receive_from(&self, socket: OwnedFd, words: &str) -> Result<(Reception, ProcessId), Stop> {
         let copied = socket.try_clone().coded("kernel", || "connecting the two ends of a migration");
         let mut command = self.ssh.remote(&self.host, format!("vtax ldm {words}")).or_input()?;
         command.stdin(copied.or_infrastructure()?).stdout(socket).stderr(Stdio::piped());
         // Ctrl-C cancels the migration in order.
         command.process_group(0);
-        let process = self.start(command)?;
-        self.receptions.push(process);
-        Ok(())
+        self.start(command)
     }
 
     /// Starts ssh and follows it in a thread. The command is dropped, and with it our copies of its ends of the socket.
@@ -132,7 +134,15 @@ impl TargetLink for SshTarget {
         socket: OwnedFd,
     ) -> Result<(), BindError> {
         let carried = self.receive_from(socket, &format!("receive-channel {name} {id} {channel}"));
-        carried.map_err(|stop| of_target(&self.host, &stop))
+        self.channels.push(carried.map_err(|stop| of_target(&self.host, &stop))?);
+        Ok(())
+    }
+
+    fn close_channels(&mut self) {
+        for (_, ssh) in &self.channels {
+            // It may have ended in the meantime.
+            let _ = ssh.signal(Signal::KILL);
+        }
     }
 
     fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
@@ -152,7 +162,7 @@ impl ReachableTarget for SshTarget {
 
 impl Drop for SshTarget {
     fn drop(&mut self) {
-        for (reception, ssh) in &self.receptions {
+        for (reception, ssh) in self.receptions.iter().chain(&self.channels) {
             if !reception.wait() {
                 // It may have ended in the meantime.
                 let _ = ssh.signal(Signal::KILL);
