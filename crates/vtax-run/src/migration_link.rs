@@ -4,6 +4,7 @@
 //! machine gets orders from `vtax ldm serve`, memory from `vtax ldm receive-guest`, each of several channels of it from
 //! `vtax ldm receive-channel`, and each copied disk from `vtax ldm receive-disk`, each with a separate login: none of them listens on a network, and each ends with its connection.
 
+mod channels;
 mod lab;
 mod reception;
 mod relay;

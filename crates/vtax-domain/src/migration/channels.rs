@@ -1,53 +1,19 @@
-//! Channels of a domain's memory: the link carries each one from the source's QEMU to the target's.
+//! Channels of a domain's memory at the target.
 
 use std::{
-    num::NonZeroU8,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     thread,
     time::{Duration, Instant},
 };
 
-use vtax_guest::{
-    launch::Launch,
-    migration::{MigrationChannel, OutgoingChannels, SILENCE_MOST, SourcePulse, connect_channel},
-};
+use vtax_guest::migration::{MigrationChannel, SILENCE_MOST, SourcePulse, connect_channel};
 use vtax_model::topology::Name;
 
-use super::{ArrivalPhase, MigrationId, TargetLink, record::DepartureRecord};
+use super::{ArrivalPhase, MigrationId};
 use crate::{error::BindError, ldm_host::LdmHost};
 
 /// Interval of attempts to connect.
 const GLANCE: Duration = Duration::from_millis(20);
-
-/// Channels that are opened by the source's QEMU during a migration.
-pub(super) struct CarriedChannels {
-    opened: OutgoingChannels,
-    /// The target abandons the attempt when this connection is closed.
-    _held: OwnedFd,
-    name: Name,
-    id: MigrationId,
-}
-
-impl CarriedChannels {
-    /// Awaits this many channels. The migration must not begin earlier.
-    pub(super) fn listen(
-        launch: &Launch,
-        channels: NonZeroU8,
-        record: &DepartureRecord,
-        held: OwnedFd,
-    ) -> Result<CarriedChannels, BindError> {
-        let opened = OutgoingChannels::listen(launch, channels)?;
-        Ok(CarriedChannels { opened, _held: held, name: record.new_name.clone(), id: record.id.clone() })
-    }
-
-    /// Gives the link all channels that QEMU has opened since the last call.
-    pub(super) fn carry(&mut self, link: &mut dyn TargetLink) -> Result<(), BindError> {
-        while let Some((channel, socket)) = self.opened.next()? {
-            link.carry_channel(&self.name, &self.id, channel, socket)?;
-        }
-        Ok(())
-    }
-}
 
 impl LdmHost {
     /// Connects to the QEMU of a domain that this host is prepared for, as soon as that listens for this channel. Returns

@@ -12,7 +12,7 @@ use std::{
 use vtax_guest::{
     migration::{
         Arrival, Departure, DiskMirrors, DiskProgress, DiskToCopy, MigrationCancel, MigrationError, MigrationOptions,
-        MigrationWatcher, MigrationWire, SILENCE_MOST, SuspendTimes, end_mirrors,
+        MigrationWatcher, MigrationWire, OutgoingChannels, SILENCE_MOST, SuspendTimes, end_mirrors,
     },
     process::Qemu,
     qmp::{MigrationInfo, MigrationStatus, Monitor, PATIENCE},
@@ -22,7 +22,7 @@ use vtax_sys::process::ProcessId;
 
 use super::{
     GuestOwner, IncomingDomain, MigrationAnswer, MigrationEnd, MigrationId, MigrationNames, MigrationRequest,
-    ObstacleText, TargetLink, channels::CarriedChannels, handover::SourceGuest, record::DepartureRecord,
+    ObstacleText, TargetLink, handover::SourceGuest, record::DepartureRecord,
 };
 use crate::{
     bound::BoundDomain,
@@ -165,19 +165,23 @@ impl LdmHost {
         let (bound, mut qemu) = domains.active(&record.domain)?;
         let directory = domains.directory(&record.domain);
         let ports = ports(&bound, copied);
-        let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, channels: None, failed: None };
+        let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, failed: None };
         let options = MigrationOptions { held_target: true, ..request.options.clone() };
         watch.copy_disks(&mut qemu, record, ports, &options)?;
-        let wire = match options.method.channels {
+        let (wire, _held) = match options.method.channels {
             Some(count) => {
-                watch.channels = Some(CarriedChannels::listen(qemu.launch(), count, record, wire)?);
-                MigrationWire::Channels
+                let opened = OutgoingChannels::listen(qemu.launch(), count)?;
+                watch.link.carry_channels(&record.new_name, &record.id, opened)?;
+                (MigrationWire::Channels, Some(wire))
             }
-            None => MigrationWire::Connected(wire),
+            None => (MigrationWire::Connected(wire), None),
         };
         let departed = Departure::of(&mut qemu, wire, &options, cancel, &mut watch);
+        if departed.is_err() {
+            watch.link.close_channels();
+        }
         match watch.failed {
-            Some(error) => Err(error),
+            Some(error) => Err(error.into()),
             None => Ok(departed?),
         }
     }
@@ -403,10 +407,8 @@ struct DepartureWatch<'a> {
     directory: PathBuf,
     /// The copies of disks, which end when this is dropped.
     mirrors: Option<DiskMirrors>,
-    /// The channels of the memory, if there are several.
-    channels: Option<CarriedChannels>,
-    /// The reason why the copies could not be completed, or a channel not be carried.
-    failed: Option<BindError>,
+    /// The reason why they could not be completed.
+    failed: Option<MigrationError>,
 }
 
 impl DepartureWatch<'_> {
@@ -442,10 +444,6 @@ impl MigrationWatcher for DepartureWatch<'_> {
         if self.directory.join(CANCEL).exists() {
             self.cancel.cancel();
         }
-        // QEMU notices a channel that is not carried: its socket is closed.
-        if let Some(Err(error)) = self.channels.as_mut().map(|channels| channels.carry(self.link)) {
-            self.failed.get_or_insert(error);
-        }
         (self.hear)(MigrationProgress::Memory(info));
     }
 
@@ -461,9 +459,7 @@ impl MigrationWatcher for DepartureWatch<'_> {
     fn before_switchover(&mut self, monitor: &mut Monitor) -> ControlFlow<()> {
         supervisor_process::end(&self.directory);
         self.link.beat();
-        if let Some(Err(error)) = self.mirrors.as_ref().map(|mirrors| mirrors.complete(monitor)) {
-            self.failed.get_or_insert(error.into());
-        }
+        self.failed = self.mirrors.as_ref().and_then(|mirrors| mirrors.complete(monitor).err());
         match self.failed {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use vtax_guest::migration::{MigrationChannel, MigrationOptions};
+use vtax_guest::migration::{MigrationOptions, OutgoingChannels};
 use vtax_model::topology::Name;
 
 use super::MigrationId;
@@ -21,19 +21,13 @@ pub trait TargetLink {
     /// channels, nothing is sent on this one, and the target abandons the attempt when it is closed.
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
 
-    /// Carries a channel of the memory from this socket, which is connected to the source's QEMU, to that of the prepared
-    /// target ([`LdmHost::open_channel`]), in the background. If that fails, the socket is closed.
+    /// Carries the memory's channels, as the source's QEMU opens them, to that of the prepared target
+    /// ([`LdmHost::open_channel`]), in the background. QEMU notices if that fails: all channels are closed.
     ///
     /// [`LdmHost::open_channel`]: crate::LdmHost::open_channel
-    fn carry_channel(
-        &mut self,
-        name: &Name,
-        id: &MigrationId,
-        channel: MigrationChannel,
-        socket: OwnedFd,
-    ) -> Result<(), BindError>;
+    fn carry_channels(&mut self, name: &Name, id: &MigrationId, opened: OutgoingChannels) -> Result<(), BindError>;
 
-    /// Closes the carried channels at once.
+    /// Closes the channels immediately, also those that QEMU has yet to open.
     fn close_channels(&mut self);
 
     /// Returns a socket connected to the disks of the prepared target ([`LdmHost::open_disks`]).

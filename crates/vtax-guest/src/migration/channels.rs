@@ -91,8 +91,13 @@ impl OutgoingChannels {
         Ok(OutgoingChannels { path, listener: Some(listener), is_main_open: false, memory_left: channels.get() })
     }
 
+    /// Returns true if there will be no more.
+    pub fn are_all_open(&self) -> bool {
+        self.listener.is_none()
+    }
+
     /// Returns the next channel that QEMU has opened. None if there is none at the moment, or no more.
-    pub fn next(&mut self) -> Result<Option<(MigrationChannel, OwnedFd)>, GuestError> {
+    pub fn accept(&mut self) -> Result<Option<(MigrationChannel, OwnedFd)>, GuestError> {
         let Some(listener) = &self.listener else { return Ok(None) };
         let socket: OwnedFd = match listener.accept() {
             Ok((socket, _)) => socket.into(),
@@ -173,13 +178,13 @@ mod tests {
         fs::write(&other, "").expect("a file of the test");
         symlink(&other, &path).expect("a link of the test");
         let mut outgoing = OutgoingChannels::listen(&launch, channels(2)).expect("it listens");
-        assert!(outgoing.next().expect("it listens").is_none());
+        assert!(outgoing.accept().expect("it listens").is_none());
         let open = || UnixStream::connect(&path);
         let _opened: Vec<UnixStream> = (0..3).map(|_| open().expect("it listens")).collect();
-        let mut next = || outgoing.next().expect("it listens").map(|(channel, _)| channel);
+        let mut next = || outgoing.accept().expect("it listens").map(|(channel, _)| channel);
         let (main, memory) = (Some(MigrationChannel::Main), Some(MigrationChannel::Memory));
         assert_eq!([next(), next(), next(), next()], [main, memory, memory, None]);
-        assert!(open().is_err(), "no one else connects");
+        assert!(outgoing.are_all_open() && open().is_err(), "no one else connects");
         drop(outgoing);
         assert!(!path.exists() && other.exists());
     }

@@ -67,11 +67,16 @@ pub fn receive_channel(
     Ok(host.await_attempt(name, id, &pulse)?)
 }
 
-/// Connects the QEMUs of both ends on this machine, until both directions have ended.
-pub(super) fn join(source: &UnixStream, target: &UnixStream) -> Result<(), Stop> {
+/// Connects the QEMUs of both ends on this machine, until both directions have ended. `ended` is called for each.
+pub(super) fn join(source: &UnixStream, target: &UnixStream, ended: impl Fn() + Sync) -> Result<(), Stop> {
     thread::scope(|scope| {
-        start_in(scope, "answers", || forward(target, source)).or_infrastructure()?;
+        let answers = || {
+            forward(target, source);
+            ended();
+        };
+        start_in(scope, "answers", answers).or_infrastructure()?;
         forward(source, target);
+        ended();
         Ok(())
     })
 }
@@ -159,7 +164,7 @@ mod tests {
     fn joined_ends_notice_each_other_s_end() {
         let pair = || UnixStream::pair().expect("sockets");
         let ((mut source, near), (far, mut target)) = (pair(), pair());
-        let joined = std::thread::spawn(move || join(&near, &far).expect("two threads"));
+        let joined = std::thread::spawn(move || join(&near, &far, || {}).expect("two threads"));
         source.write_all(b"memory").and_then(|()| source.shutdown(Shutdown::Write)).expect("it is connected");
         let mut read = String::new();
         target.read_to_string(&mut read).expect("it is connected");
@@ -177,7 +182,7 @@ mod tests {
         let pair = || UnixStream::pair().expect("sockets");
         let ((mut source, near), (far, target)) = (pair(), pair());
         drop(target);
-        let joined = std::thread::spawn(move || join(&near, &far).expect("two threads"));
+        let joined = std::thread::spawn(move || join(&near, &far, || {}).expect("two threads"));
         while source.write_all(&[0; 4096]).is_ok() {}
         joined.join().expect("no panic");
     }
