@@ -33,7 +33,7 @@ pub struct LabTarget {
     channels: ChannelGroup,
 }
 
-/// What carries a channel between two QEMUs of this machine.
+/// Everything that carries a channel between two QEMUs of this machine.
 #[derive(Clone)]
 struct LabCarriage {
     host: Arc<LdmHost>,

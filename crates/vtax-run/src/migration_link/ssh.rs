@@ -38,7 +38,7 @@ pub struct SshTarget {
     channels: ChannelGroup,
 }
 
-/// What logs in for each part of the domain.
+/// The login that is repeated for each part of the domain.
 #[derive(Clone)]
 struct SshLogin {
     ssh: Ssh,

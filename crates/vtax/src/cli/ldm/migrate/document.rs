@@ -18,7 +18,7 @@ pub(super) struct MigrationDocument<'a> {
     new_name: &'a Name,
     target: &'a str,
     encrypted: bool,
-    /// Connections for memory. None if none moved.
+    /// Connections for memory. None if the domain did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     channels: Option<u8>,
     total_ms: f64,
