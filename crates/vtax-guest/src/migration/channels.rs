@@ -35,7 +35,7 @@ const AFTER_MAIN: &str = "memory.sock";
 pub enum MigrationChannel {
     /// The first one, with the state of the devices.
     Main,
-    /// One of those for memory.
+    /// Pages of the guest. There is at least one.
     Memory,
 }
 
