@@ -109,7 +109,7 @@ mod tests {
         let group = ChannelGroup::default();
         let add = || {
             let closed = Arc::clone(&closed);
-            group.add(move || drop(closed.fetch_add(1, Ordering::Relaxed)));
+            group.add(move || closed.store(closed.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
         };
         let count = || closed.load(Ordering::Relaxed);
         add();
