@@ -126,10 +126,11 @@ impl<'a> Hosts<'a> {
         self.sut.ldm("exec mars -- touch /marker");
     }
 
-    /// Starts to move mars at a rate too low for the migration to complete, and waits until memory is being
-    /// transferred.
-    fn slowly(&self) -> Child {
-        let mut command = self.sut.command(&format!("migrate-domain --bandwidth 2M mars {}", self.target));
+    /// Starts to move mars, over this many channels, at a rate too low for the migration to complete, and waits until
+    /// memory is being transferred.
+    fn slowly(&self, channels: u8) -> Child {
+        let words = format!("migrate-domain --bandwidth 2M --channels {channels} mars {}", self.target);
+        let mut command = self.sut.command(&words);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
         wait_until("mars moves", || flags(self.sut) == "source" && flags(&self.peer) == "target");
         wait_until("its memory is on the way", || self.peer.qemus().len() == 1);
@@ -233,11 +234,11 @@ fn a_running_domain_moves_there_and_back_with_its_memory_and_nic() {
     ping(there);
     assert!(host.qemus().is_empty() && !host.links().contains("vnet2.0"), "{}", host.links());
 
-    // It moves back without encryption, under another name.
-    let words = "migrate-domain --plain --json mars:venus t-ldm-mv/sut";
+    // It moves back without encryption, over several channels, under another name.
+    let words = "migrate-domain --plain --channels 2 --json mars:venus t-ldm-mv/sut";
     let document: Value = serde_json::from_str(&hosts.peer.ldm(words)).expect("JSON");
     assert_eq!((&document["schema"], &document["new_name"]), (&"vtax.migration/v1".into(), &"venus".into()));
-    assert_eq!(document["encrypted"], false);
+    assert_eq!((&document["encrypted"], &document["channels"]), (&false.into(), &2.into()));
     let suspended = document["suspended_qemu_ms"].as_f64().expect("a number");
     assert!(suspended < document["total_ms"].as_f64().expect("a number"), "{document}");
     assert_sides_agree(&document);
@@ -296,7 +297,7 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
     let refused = host.refused("migrate-domain -c mars");
     assert!(refused.contains("mars is not migrating"), "{refused}");
 
-    let moving = hosts.slowly();
+    let moving = hosts.slowly(1);
     assert!(host.ldm("list mars").contains("-n---s") && hosts.peer.ldm("list mars").contains("---t"));
     for (at, words, why) in [
         (&host, "stop -f mars", "mars is migrating to t-ldm-mc/peer"),
@@ -316,14 +317,15 @@ fn nothing_changes_a_domain_that_moves_and_a_cancelled_one_stays() {
     hosts.assert_alive(hosts.settled("cancelled by a command"), "cancelled by a command");
     assert!(names(&host));
 
-    let moving = hosts.slowly();
+    let moving = hosts.slowly(2);
     signal(moving.id(), "-INT");
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
     assert!(told(&ended).contains("it keeps running here"), "{ended:?}");
     hosts.assert_alive(hosts.settled("Ctrl-C"), "Ctrl-C");
     assert!(names(&host));
-    assert!(host.ldm(&format!("migrate-domain mars {}", hosts.target)).starts_with("mars now runs on"));
+    let words = format!("migrate-domain --channels 3 mars {}", hosts.target);
+    assert!(host.ldm(&words).starts_with("mars now runs on"));
 }
 
 /// Function that returns true once a migration has reached a phase.
@@ -362,16 +364,18 @@ fn whenever_vtax_is_killed_exactly_one_host_has_the_domain() {
     let host = Host::new(&bench, "t-ldm-mk");
     let hosts = Hosts::new(&host);
     hosts.start();
-    let moving = hosts.slowly();
+    let moving = hosts.slowly(2);
     kill(moving.id());
     drop(moving.wait_with_output());
     let stayed = hosts.settled("killed while memory is sent");
     assert_eq!(stayed.name, "sut");
     hosts.assert_alive(stayed, "killed while memory is sent");
     let mut ends = Vec::new();
-    for (told, is_reached) in PHASES {
+    // Alternately over one connection and over several channels.
+    for ((told, is_reached), channels) in PHASES.into_iter().zip([1, 2].into_iter().cycle()) {
         let (from, to) = if names(&host) { (&host, &hosts.peer) } else { (&hosts.peer, &host) };
-        let mut moving: Command = from.command(&format!("migrate-domain mars {}/{}", host.lab, to.name));
+        let words = format!("migrate-domain --channels {channels} mars {}/{}", host.lab, to.name);
+        let mut moving: Command = from.command(&words);
         let mut child = moving.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("vtax runs");
         let has_ended = |child: &mut Child| child.try_wait().expect("our child").is_some();
         while !is_reached(from, to) && !has_ended(&mut child) {
@@ -395,7 +399,7 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     let host = Host::new(&bench, "t-ldm-mq");
     let hosts = Hosts::new(&host);
     hosts.start();
-    let moving = hosts.slowly();
+    let moving = hosts.slowly(2);
     kill(hosts.peer.qemu("mars"));
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(69), "{ended:?}");
@@ -405,7 +409,7 @@ fn a_qemu_that_is_killed_leaves_the_domain_at_its_source() {
     hosts.assert_alive(stayed, "the target's QEMU was killed");
 
     // The domain's memory is lost with the only QEMU that had all of it, as it would be without a migration.
-    let moving = hosts.slowly();
+    let moving = hosts.slowly(1);
     kill(host.qemu("mars"));
     let ended = moving.wait_with_output().expect("vtax runs");
     assert_eq!(ended.status.code(), Some(69), "{ended:?}");

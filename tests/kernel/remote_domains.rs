@@ -131,13 +131,13 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
     wait_for_boot("mars", || pair.near("list mars").contains("-n----"), String::new);
     pair.near("exec mars -- touch /marker");
 
-    // The migration is slow, so that the wire can be cut while memory is being transferred.
-    let moving = ["ldm", "migrate-domain", "--bandwidth", "2M", "mars", "ssh:far"];
     let wire = |state: &str| {
         bench.printed(&["lab", "exec", "t-ssh-mv", "near", "--", "ip", "link", "set", "wire0", state]);
     };
     // The wire is cut once the target is prepared, then once memory is being transferred.
-    for moment in [Duration::ZERO, Duration::from_secs(2)] {
+    for (moment, channels) in [(Duration::ZERO, "1"), (Duration::from_secs(2), "1"), (Duration::from_secs(4), "2")] {
+        // The migration is slow, so that the wire can be cut while memory is being transferred.
+        let moving = ["ldm", "migrate-domain", "--bandwidth", "2M", "--channels", channels, "mars", "ssh:far"];
         let mut moving = pair.far.near_command(&moving);
         let moving = moving.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("vtax runs");
         wait_until("mars arrives", || pair.arrivals() == 1);
@@ -149,20 +149,24 @@ fn a_running_domain_moves_over_ssh_and_stays_when_the_wire_is_cut() {
         assert!(told(&cut).contains("migration-unsettled"), "{}", told(&cut));
         pair.near("exec mars -- ls /marker");
         // The target does so without any command there.
-        wait_until("the target has given mars up", || pair.arrivals() == 0 && !runs("receive-guest"));
+        wait_until("the target has given mars up", || {
+            pair.arrivals() == 0 && !runs("receive-guest") && !runs("receive-channel")
+        });
         assert!(!pair.far("list").contains("mars"));
         wire("up");
         wait_until("the migration is settled", || pair.near("list mars").contains("-n---- "));
     }
 
-    let moved = pair.near("migrate-domain mars ssh:far");
+    let moved = pair.near("migrate-domain --channels 3 mars ssh:far");
     assert!(moved.starts_with("mars now runs on far; suspended for "), "{moved}");
+    assert!(!runs("receive-channel"), "the migration has ended");
     // The agent in mars was reached on both hosts.
     assert!(moved.ends_with(" (guest clock)\n"), "{moved}");
     pair.far("exec mars -- ls /marker");
     assert!(!pair.near("list").contains("mars"));
     let stored: Value = serde_json::from_str(&bench.printed(&["results", "export", "last", "--json"])).expect("JSON");
     let cell = &stored["cells"][0];
+    assert_eq!(cell["method"], "migrate:tls,multifd=3");
     let figures = &cell["samples"][0]["migration"];
     assert!(["suspend_ms", "suspend_by_guest_clock_ms"].iter().all(|name| figures[*name].is_number()), "{figures:#}");
     let far = &cell["ends"]["pairs"][0]["responder"];

@@ -13,7 +13,7 @@
 //!  PrepareMigration ─────────────────────────────────▶ record of the arrival; resources bound, all or none;
 //!                                                      QEMU waits for the memory
 //!  disks that only the source has, mirrored ════════▶ open_disks: an NBD server of QEMU
-//!  memory ═══════════════════════════════════════════▶ receive_guest
+//!  memory, over one connection or several channels ══▶ receive_guest; open_channel
 //!  vCPUs stopped, all sent and loaded
 //!  EndMigration: Take ───────────────────────────────▶ the record says that this host owns the guest; vCPUs run;
 //!                                                      addresses announced; supervisor
@@ -25,6 +25,7 @@
 //! decisions.
 
 mod arrive;
+mod channels;
 mod check;
 mod copies;
 mod depart;

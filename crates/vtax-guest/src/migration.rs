@@ -1,6 +1,6 @@
 //! Live migration of one guest from one QEMU to another.
 //!
-//! All that the two ends share is a connected socket or an address, and a key. The caller brings them together, decides
+//! All that the two ends share is a connected socket, several channels or an address, and a key. The caller brings them together, decides
 //! who may run, and ends the QEMU that must not.
 //!
 //! ```text
@@ -38,6 +38,7 @@
 //!
 //! QEMU's checks are no substitute for [`Launch::differences`](crate::launch::Launch::differences).
 
+mod channels;
 mod disks_in;
 mod disks_out;
 mod error;
@@ -53,6 +54,7 @@ mod wire;
 
 use std::time::Duration;
 
+pub use channels::{MigrationChannel, OutgoingChannels, connect_channel};
 pub use disks_in::{end_disks, serve_disks};
 pub use disks_out::{DiskMirrors, DiskProgress, DiskToCopy, end_mirrors};
 pub use error::MigrationError;

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Version of orders and replies. It grows with each change that the other side would not understand.
-const ORDERS: u32 = 5;
+const ORDERS: u32 = 6;
 /// Maximum size of an order: a configuration of the maximum number of domains.
 const ORDER_MOST: ByteSize = ByteSize(32 << 20);
 /// Maximum size of an answer: such a configuration, and the resources bound to the domains.

@@ -45,7 +45,9 @@ pub use live_run::LiveRun;
 pub use locations::Locations;
 pub use lock_file::LockFile;
 pub use mesh::MeshAgents;
-pub use migration_link::{LabTarget, ReachableTarget, SshTarget, reach_agent, receive_disk, receive_guest};
+pub use migration_link::{
+    LabTarget, ReachableTarget, SshTarget, reach_agent, receive_channel, receive_disk, receive_guest,
+};
 pub use migration_result::{AttemptStart, MigrationAttempt, migration_figures};
 pub use stop::{Blamed, Coded, Stop};
 pub use suspend_watch::{ObservedSuspension, PeerSilence, SuspendWatch};

@@ -1,9 +1,10 @@
 //! Links to the target of a migration, and the target's end of a link over ssh.
 //!
 //! Orders and memory take separate paths. For a host of a lab on this machine, both come from this process. Another
-//! machine gets orders from `vtax ldm serve`, memory from `vtax ldm receive-guest` and each copied disk from `vtax ldm
-//! receive-disk`, each with a separate login: none of them listens on a network, and each ends with its connection.
+//! machine gets orders from `vtax ldm serve`, memory from `vtax ldm receive-guest`, each of several channels of it from
+//! `vtax ldm receive-channel`, and each copied disk from `vtax ldm receive-disk`, each with a separate login: none of them listens on a network, and each ends with its connection.
 
+mod channels;
 mod lab;
 mod reception;
 mod relay;
@@ -17,7 +18,7 @@ use vtax_wire::link::AgentLink;
 
 pub use self::{
     lab::LabTarget,
-    relay::{reach_agent, receive_disk, receive_guest},
+    relay::{reach_agent, receive_channel, receive_disk, receive_guest},
     ssh::SshTarget,
 };
 use crate::stop::Stop;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    num::NonZeroU8,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     thread,
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use vtax_guest::{
     launch::{Boot, Launch},
     migration::{
-        IncomingGuest, MigrationCancel, MigrationKey, MigrationOptions, MigrationWire, SILENCE_MOST, SourcePulse,
-        end_disks, serve_disks,
+        IncomingGuest, MigrationCancel, MigrationKey, MigrationMethod, MigrationOptions, MigrationWire, SILENCE_MOST,
+        SourcePulse, end_disks, serve_disks,
     },
     process::Qemu,
     qmp::HostTime,
@@ -57,6 +58,8 @@ pub struct IncomingDomain {
     pub id: MigrationId,
     /// Encrypts its memory in transit.
     pub key: Option<MigrationKey>,
+    /// The number of channels for its memory, if there are several.
+    pub channels: Option<NonZeroU8>,
 }
 
 /// Answer of a target that was asked to end an attempt.
@@ -71,8 +74,9 @@ pub struct MigrationAnswer {
 }
 
 impl LdmHost {
-    /// Waits until this host is prepared for a domain, receives its memory, and waits for the source's decision. On
-    /// failure, this host abandons the guest, unless it owns it.
+    /// Waits until this host is prepared for a domain, receives its memory from `wire` or through
+    /// [`open_channel`](LdmHost::open_channel), and waits for the source's decision. On failure, this host abandons the
+    /// guest, unless it owns it.
     pub fn receive_guest(
         &self,
         name: &Name,
@@ -94,8 +98,13 @@ impl LdmHost {
             let mut qemu = domains.existing(name)?.qemu().ok_or_else(unknown)?;
             self.share(name, pulse)?;
             let key = fs::read_to_string(key_file(&domains.directory(name))).ok().and_then(|text| text.parse().ok());
-            let options = MigrationOptions { key, held_target: true, ..MigrationOptions::default() };
-            let mut incoming = IncomingGuest::listen(&mut qemu, MigrationWire::Connected(wire), &options)?;
+            let method = MigrationMethod { channels: record.channels, ..MigrationMethod::default() };
+            let options = MigrationOptions { key, method, held_target: true, ..MigrationOptions::default() };
+            let wire = match record.channels {
+                Some(_) => MigrationWire::Channels,
+                None => MigrationWire::Connected(wire),
+            };
+            let mut incoming = IncomingGuest::listen(&mut qemu, wire, &options)?;
             Ok(incoming.receive(pulse, cancel)?)
         };
         match load().and_then(|()| self.await_end(id)) {
@@ -116,8 +125,8 @@ impl LdmHost {
         Ok(UnixStream::connect(&path).map_err(BindError::file("connect to", &path))?.into())
     }
 
-    /// Waits for the end of an attempt whose disks are copied. If data stops arriving, this host abandons it.
-    pub fn await_disks(&self, name: &Name, id: &MigrationId, pulse: &SourcePulse) -> Result<(), BindError> {
+    /// Waits for the end of an attempt of which this process receives a part. If data stops arriving, this host abandons it.
+    pub fn await_attempt(&self, name: &Name, id: &MigrationId, pulse: &SourcePulse) -> Result<(), BindError> {
         while self.store().arrival(id)?.is_some_and(|record| record.phase == ArrivalPhase::Prepared) {
             if pulse.silent() >= SILENCE_MOST {
                 return self.give_up(name, id).map(drop);
@@ -127,7 +136,7 @@ impl LdmHost {
         Ok(())
     }
 
-    fn share(&self, name: &Name, pulse: &SourcePulse) -> Result<(), BindError> {
+    pub(super) fn share(&self, name: &Name, pulse: &SourcePulse) -> Result<(), BindError> {
         let path = self.domains()?.directory(name).join(PULSE);
         pulse.share(&path).map_err(BindError::file("write", &path))
     }
@@ -184,7 +193,7 @@ impl HostChange<'_> {
     /// Binds the resources of a domain that is about to arrive: all, or none. Its QEMU waits for its memory.
     /// Returns the disks that the source has to copy.
     pub(crate) fn prepare_migration(&self, incoming: IncomingDomain) -> Result<Vec<Name>, BindError> {
-        let IncomingDomain { offer, name, id, key } = incoming;
+        let IncomingDomain { offer, name, id, key, channels } = incoming;
         let verdict = self.host().check_migration(&offer, &name)?;
         if !verdict.obstacles.is_empty() {
             let names = MigrationNames { domain: offer.domain.clone(), target: "this host".to_owned() };
@@ -195,6 +204,7 @@ impl HostChange<'_> {
         }
         let mut record = ArrivalRecord::new(id, name, offer.running().is_some())?;
         record.copies = verdict.copies;
+        record.channels = channels;
         self.store().write_arrival(&record)?;
         let prepared =
             self.add_arriving(&offer, &record, key.as_ref()).and_then(|()| self.serve_disks(&record, key.as_ref()));

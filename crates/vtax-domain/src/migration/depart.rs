@@ -12,7 +12,7 @@ use std::{
 use vtax_guest::{
     migration::{
         Arrival, Departure, DiskMirrors, DiskProgress, DiskToCopy, MigrationCancel, MigrationError, MigrationOptions,
-        MigrationWatcher, MigrationWire, SILENCE_MOST, SuspendTimes, end_mirrors,
+        MigrationWatcher, MigrationWire, OutgoingChannels, SILENCE_MOST, SuspendTimes, end_mirrors,
     },
     process::Qemu,
     qmp::{MigrationInfo, MigrationStatus, Monitor, PATIENCE},
@@ -133,6 +133,7 @@ impl LdmHost {
             name: new_name.clone(),
             id: record.id.clone(),
             key: options.key.clone(),
+            channels: options.method.channels,
         };
         // The process that receives the memory is started first, so that it releases the preparations if the connection
         // breaks.
@@ -167,7 +168,18 @@ impl LdmHost {
         let mut watch = DepartureWatch { link, cancel, hear, directory, mirrors: None, failed: None };
         let options = MigrationOptions { held_target: true, ..request.options.clone() };
         watch.copy_disks(&mut qemu, record, ports, &options)?;
-        let departed = Departure::of(&mut qemu, MigrationWire::Connected(wire), &options, cancel, &mut watch);
+        let (wire, _held) = match options.method.channels {
+            Some(count) => {
+                let opened = OutgoingChannels::listen(qemu.launch(), count)?;
+                watch.link.carry_channels(&record.new_name, &record.id, opened)?;
+                (MigrationWire::Channels, Some(wire))
+            }
+            None => (MigrationWire::Connected(wire), None),
+        };
+        let departed = Departure::of(&mut qemu, wire, &options, cancel, &mut watch);
+        if departed.is_err() {
+            watch.link.close_channels();
+        }
         match watch.failed {
             Some(error) => Err(error.into()),
             None => Ok(departed?),
@@ -437,6 +449,10 @@ impl MigrationWatcher for DepartureWatch<'_> {
 
     fn moved(&mut self) {
         self.link.beat();
+    }
+
+    fn cancelled(&mut self) {
+        self.link.close_channels();
     }
 
     /// From now on QEMU may exit only because of the migration, which is not a failure of the domain.

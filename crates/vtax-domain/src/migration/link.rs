@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use vtax_guest::migration::MigrationOptions;
+use vtax_guest::migration::{MigrationOptions, OutgoingChannels};
 use vtax_model::topology::Name;
 
 use super::MigrationId;
@@ -17,8 +17,18 @@ pub trait TargetLink {
     /// one.
     fn order(&mut self, order: DomainOrder) -> Result<DomainReply, BindError>;
 
-    /// Returns a socket connected to the target's QEMU, which need not be prepared yet.
+    /// Returns a socket connected to the target's QEMU, which need not be prepared yet. If the memory has several
+    /// channels, nothing is sent on this one, and the target abandons the attempt when it is closed.
     fn connect(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError>;
+
+    /// Carries the memory's channels, as the source's QEMU opens them, to that of the prepared target
+    /// ([`LdmHost::open_channel`]), in the background. QEMU notices if that fails: all channels are closed.
+    ///
+    /// [`LdmHost::open_channel`]: crate::LdmHost::open_channel
+    fn carry_channels(&mut self, name: &Name, id: &MigrationId, opened: OutgoingChannels) -> Result<(), BindError>;
+
+    /// Closes the channels immediately, also those that QEMU has yet to open.
+    fn close_channels(&mut self);
 
     /// Returns a socket connected to the disks of the prepared target ([`LdmHost::open_disks`]).
     ///

@@ -3,7 +3,7 @@
 //! The source has one for each departing domain, as long as the target may own it. The target has one for each attempt,
 //! by its identity: for a guest that it owns, until the source has confirmed that it knows.
 
-use std::{fs, io, path::PathBuf, str::FromStr, time::Duration};
+use std::{fs, io, num::NonZeroU8, path::PathBuf, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -54,6 +54,9 @@ pub(crate) struct ArrivalRecord {
     /// Its disks that are copied here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) copies: Vec<DiskCopy>,
+    /// The number of channels for its memory, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) channels: Option<NonZeroU8>,
     /// The process acting for the source here.
     #[serde_as(as = "DisplayFromStr")]
     holder: ProcessId,
@@ -74,7 +77,7 @@ impl DepartureRecord {
 impl ArrivalRecord {
     pub(super) fn new(id: MigrationId, domain: Name, is_live: bool) -> Result<Self, BindError> {
         let (phase, holder) = (ArrivalPhase::Prepared, own_process()?);
-        Ok(ArrivalRecord { id, domain, phase, is_live, copies: Vec::new(), holder, boot: boot() })
+        Ok(ArrivalRecord { id, domain, phase, is_live, copies: Vec::new(), channels: None, holder, boot: boot() })
     }
 
     /// Returns true if no process will end this attempt: its holder has died, or the host has rebooted.

@@ -42,8 +42,10 @@ impl Default for MigrationLimits {
 /// Method of sending memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MigrationMethod {
-    /// The number of connections for memory. It requires an address: a connected socket is one connection. With TLS,
-    /// each has an encrypting thread.
+    /// The number of connections for memory, in addition to the main one. It requires [`MigrationWire::Channels`] or an
+    /// address: a connected socket is one connection. With TLS, each has an encrypting thread.
+    ///
+    /// [`MigrationWire::Channels`]: super::MigrationWire::Channels
     pub channels: Option<NonZeroU8>,
     /// If the guest dirties memory faster than it can be sent, its vCPUs are throttled.
     pub auto_converge: Option<Throttling>,

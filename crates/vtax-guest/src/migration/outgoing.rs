@@ -30,6 +30,10 @@ pub trait MigrationWatcher {
     /// ([`SourcePulse`](super::SourcePulse)).
     fn moved(&mut self) {}
 
+    /// Called when QEMU was told to cancel. Several channels have to be closed then: QEMU 10.0 closes only the main one,
+    /// and waits for the others as long as their other ends are stuck.
+    fn cancelled(&mut self) {}
+
     /// The vCPUs are stopped, and everything except the device state is at the target. The guest is suspended until
     /// this returns, and the target has to be informed that its source waits on purpose. `Break` cancels: the guest
     /// resumes.
@@ -60,7 +64,7 @@ impl Departure {
     ) -> Result<Departure, MigrationError> {
         let guest = qemu.launch().name.clone();
         if options.method.channels.is_some() && wire.is_one_connection() {
-            let why = "several connections (multifd) require an address, and this is a connected socket".into();
+            let why = "several channels (multifd) require an address, and this is a connected socket".into();
             return Err(MigrationError::Refused { guest, why });
         }
         let monitor = qemu.monitor(PATIENCE)?;
@@ -237,6 +241,7 @@ impl<'a> Outgoing<'a> {
             return Err(self.late("the end of the switchover", self.movement.silent()));
         }
         unless_refused(self.monitor.cancel_migration())?;
+        self.watcher.cancelled();
         let deadline = Instant::now() + self.silence_most;
         loop {
             let info = self.monitor.migration()?;

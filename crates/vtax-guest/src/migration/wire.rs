@@ -5,6 +5,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
+use super::channels::SOCKET;
 use crate::{error::GuestError, qmp::Monitor};
 
 /// The name under which QEMU receives a connected socket.
@@ -18,6 +19,10 @@ pub enum MigrationWire {
     /// An address at which the target listens, in the namespace of its QEMU. With port 0 it selects a free port
     /// ([`IncomingGuest::address`](super::IncomingGuest::address)).
     Tcp(SocketAddr),
+    /// A socket in QEMU's directory for several channels. At the source they are taken from
+    /// [`OutgoingChannels`](super::OutgoingChannels), at the target they are connected by
+    /// [`connect_channel`](super::connect_channel).
+    Channels,
 }
 
 impl MigrationWire {
@@ -26,6 +31,8 @@ impl MigrationWire {
         match self {
             MigrationWire::Connected(_) => format!("fd:{FILE}"),
             MigrationWire::Tcp(address) => format!("tcp:{address}"),
+            // QEMU's working directory is its own.
+            MigrationWire::Channels => format!("unix:{SOCKET}"),
         }
     }
 
@@ -33,7 +40,7 @@ impl MigrationWire {
     pub(super) fn give(self, monitor: &mut Monitor) -> Result<(), GuestError> {
         match self {
             MigrationWire::Connected(socket) => monitor.give_file(FILE, socket.as_fd()),
-            MigrationWire::Tcp(_) => Ok(()),
+            MigrationWire::Tcp(_) | MigrationWire::Channels => Ok(()),
         }
     }
 

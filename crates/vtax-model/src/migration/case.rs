@@ -51,7 +51,7 @@ impl MigrationCase {
             Edge::Likely => (ChangedMemory::likely(changed, size), 1.0, SWITCH[1]),
             Edge::Worst => (ChangedMemory::most(changed, size), 1.0 / SenderSpeed::UNCERTAINTY, SWITCH[2]),
         };
-        let sender = SenderSpeed::new(memory.accel, settings.encrypted).likely * speed;
+        let sender = SenderSpeed::new(memory.accel, settings).likely * speed;
         let limit = settings.bandwidth.map_or(f64::INFINITY, |limit| limit.bits() as f64 / 8.0);
         MigrationCase {
             used: (memory.used.0 as f64).min(size),

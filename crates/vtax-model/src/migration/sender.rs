@@ -8,6 +8,8 @@ use crate::{guest::Accelerator, units::BitRate};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigrationSettings {
     pub encrypted: bool,
+    /// Connections for memory, each with a thread that encrypts.
+    pub channels: u8,
     /// Bandwidth limit, or the speed of the slowest link if known.
     pub bandwidth: Option<BitRate>,
     /// Suspend time at which the source switches over, by its own estimate.
@@ -20,13 +22,14 @@ impl Default for MigrationSettings {
     /// QEMU's default suspend time, and ten minutes.
     fn default() -> MigrationSettings {
         let (max_suspend, time) = (Duration::from_millis(300), Duration::from_secs(600));
-        MigrationSettings { encrypted: true, bandwidth: None, max_suspend, time }
+        MigrationSettings { encrypted: true, channels: 1, bandwidth: None, max_suspend, time }
     }
 }
 
-/// Bytes per second that QEMU sends on one connection.
+/// Bytes per second that QEMU sends.
 ///
-/// All of this is assumed. One thread reads, encrypts and sends all of the memory. Under TCG, QEMU 10.0 on two busy
+/// All of this is assumed. One thread reads, encrypts and sends all of the memory; with several channels, as many threads
+/// encrypt, at most as fast as one sends without encryption: whether there are CPUs for more is unknown. Under TCG, QEMU 10.0 on two busy
 /// cores sent 100 to 270 MB/s, and 35 to 110 MB/s encrypted; for KVM, server processors of the last ten years are
 /// assumed, which encrypt 100 to 900 MB/s per core with AES-GCM. Slower links are not included.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,13 +41,12 @@ impl SenderSpeed {
     /// Factor by which the sender's speed is uncertain.
     pub const UNCERTAINTY: f64 = 3.0;
 
-    pub fn new(accel: Accelerator, encrypted: bool) -> SenderSpeed {
-        let megabytes = match (accel, encrypted) {
-            (Accelerator::Kvm, false) => 1_000.0,
-            (Accelerator::Kvm, true) => 300.0,
-            (Accelerator::Tcg, false) => 200.0,
-            (Accelerator::Tcg, true) => 70.0,
+    pub fn new(accel: Accelerator, settings: &MigrationSettings) -> SenderSpeed {
+        let (plain, encrypted) = match accel {
+            Accelerator::Kvm => (1_000.0, 300.0),
+            Accelerator::Tcg => (200.0, 70.0_f64),
         };
-        SenderSpeed { likely: megabytes * 1e6 }
+        let encrypted = (encrypted * f64::from(settings.channels)).min(plain);
+        SenderSpeed { likely: if settings.encrypted { encrypted } else { plain } * 1e6 }
     }
 }

@@ -106,6 +106,16 @@ fn encryption_and_translation_slow_the_sender_down() {
     assert!(seconds(Accelerator::Kvm, true) < seconds(Accelerator::Tcg, true));
 }
 
+#[test]
+fn channels_encrypt_in_parallel_but_no_faster_than_one_sends_plain() {
+    let seconds = |encrypted, channels| {
+        let settings = MigrationSettings { encrypted, channels, ..MigrationSettings::default() };
+        times(&memory(2_000, 1, 2), &settings).0.value
+    };
+    assert!(seconds(true, 3) < 0.5 * seconds(true, 1));
+    assert_eq!((seconds(true, 8), seconds(false, 8)), (seconds(false, 1), seconds(false, 1)));
+}
+
 /// Migrations tried with QEMU 10.0 under TCG on two busy cores: MiB used, MiB/s changed over one and two seconds, whether
 /// encrypted, and the total and the suspend time in ms.
 const TRIED: [(u64, u64, u64, bool, f64, f64); 7] = [
@@ -205,7 +215,8 @@ proptest! {
         let changed = ChangedMemory { in_one_second: ByteSize(one), in_two_seconds: ByteSize(two) };
         let guest = GuestMemory { size: ByteSize(size), used: ByteSize(used), changed, accel: Accelerator::Tcg };
         let (max_suspend, time) = (Duration::from_millis(suspend), Duration::from_secs(u64::from(time) % 10_000));
-        let settings = MigrationSettings { encrypted: true, bandwidth: BitRate::new(bits), max_suspend, time };
+        let bandwidth = BitRate::new(bits);
+        let settings = MigrationSettings { bandwidth, max_suspend, time, ..MigrationSettings::default() };
         MigrationForecast::new(&guest, &settings);
     }
 }

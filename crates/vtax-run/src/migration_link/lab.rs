@@ -1,16 +1,17 @@
 //! Link to a host of a lab on this machine.
 
 use std::{
+    net::Shutdown,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::Arc,
 };
 
 use vtax_domain::{BindError, DomainOrder, DomainReply, LdmHost, MigrationId, TargetLink};
-use vtax_guest::migration::{MigrationCancel, SourcePulse};
+use vtax_guest::migration::{MigrationCancel, MigrationChannel, OutgoingChannels, SourcePulse};
 use vtax_model::{endpoint::LabHost, topology::Name};
 use vtax_wire::link::AgentLink;
 
-use super::{Hear, ReachableTarget, of_target, reception::Reception};
+use super::{Hear, ReachableTarget, channels::ChannelGroup, of_target, reception::Reception, relay::join};
 use crate::{
     labs,
     locations::Locations,
@@ -29,6 +30,46 @@ pub struct LabTarget {
     /// Ends the reception when the migration has ended.
     given_up: MigrationCancel,
     reception: Option<Reception>,
+    channels: ChannelGroup,
+}
+
+/// Everything that carries a channel between two QEMUs of this machine.
+#[derive(Clone)]
+struct LabCarriage {
+    host: Arc<LdmHost>,
+    attempt: (Name, MigrationId),
+    pulse: SourcePulse,
+    group: ChannelGroup,
+    hear: Hear,
+    cancel: MigrationCancel,
+}
+
+impl LabCarriage {
+    /// Connects both QEMUs in a thread, which ends with either of them.
+    fn carry(&self, channel: MigrationChannel, socket: UnixStream) -> Result<(), Stop> {
+        let copied = socket.try_clone().coded("kernel", || "connecting the two ends of a migration");
+        let copied = copied.or_infrastructure()?;
+        // QEMU may have closed it in the meantime.
+        self.group.add(move || drop(copied.shutdown(Shutdown::Both)));
+        let (_, end) = Reception::new(&self.hear, &self.cancel);
+        let carriage = self.clone();
+        start("channel", move || {
+            let LabCarriage { host, attempt: (name, id), pulse, group, .. } = &carriage;
+            let opened = host.run(|| host.open_channel(name, id, channel, pulse));
+            let joined = match opened.and_then(|opened| opened) {
+                Ok(Some(target)) => join(&socket, &target, || group.ended(channel)).map_err(|stop| stop.to_string()),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            };
+            // The copy must not keep it open.
+            let _ = socket.shutdown(Shutdown::Both);
+            group.ended(channel);
+            if let Err(why) = joined {
+                end.fail(&why.into());
+            }
+        })
+        .or_infrastructure()
+    }
 }
 
 impl LabTarget {
@@ -37,7 +78,7 @@ impl LabTarget {
         let (name, tell) = (within.to_string(), Arc::clone(&hear));
         let host = Arc::new(labs::ldm_host(places, Some(within), move |notice| tell(notice))?);
         let (pulse, given_up) = (SourcePulse::default(), MigrationCancel::default());
-        Ok(LabTarget { host, name, hear, cancel, pulse, given_up, reception: None })
+        Ok(LabTarget { host, name, hear, cancel, pulse, given_up, reception: None, channels: ChannelGroup::default() })
     }
 
     /// Receives the domain in a thread, in the host's network.
@@ -68,6 +109,24 @@ impl TargetLink for LabTarget {
         self.receive(name, id).map_err(|stop| of_target(&self.name, &stop))
     }
 
+    fn carry_channels(&mut self, name: &Name, id: &MigrationId, opened: OutgoingChannels) -> Result<(), BindError> {
+        let carriage = LabCarriage {
+            host: Arc::clone(&self.host),
+            attempt: (name.clone(), id.clone()),
+            pulse: self.pulse.clone(),
+            group: self.channels.clone(),
+            hear: Arc::clone(&self.hear),
+            cancel: self.cancel.clone(),
+        };
+        let (_, end) = Reception::new(&self.hear, &self.cancel);
+        let carry = move |channel, socket: OwnedFd| carriage.carry(channel, socket.into());
+        self.channels.accept(opened, carry, end).map_err(|stop| of_target(&self.name, &stop))
+    }
+
+    fn close_channels(&mut self) {
+        self.channels.close();
+    }
+
     /// QEMU there serves them until the attempt has ended, which the reception of the memory notices.
     fn connect_disks(&mut self, name: &Name, id: &MigrationId) -> Result<OwnedFd, BindError> {
         self.host.run(|| self.host.open_disks(name, id, &self.pulse))?
@@ -87,6 +146,7 @@ impl ReachableTarget for LabTarget {
 impl Drop for LabTarget {
     fn drop(&mut self) {
         self.given_up.cancel();
+        self.channels.close();
         // Whatever is left to undo, the next command there undoes.
         let _ = self.reception.as_ref().map(Reception::wait);
     }

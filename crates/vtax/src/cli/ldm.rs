@@ -24,7 +24,9 @@ use miette::miette;
 use vtax_domain::{DomainChange, DomainHost, LdmHost};
 use vtax_lab::World;
 use vtax_model::{endpoint::LabHost, topology::Name};
-use vtax_run::{Locations, OrderRefusal, OrderServer, RemoteLdm, labs, reach_agent, receive_disk, receive_guest};
+use vtax_run::{
+    Locations, OrderRefusal, OrderServer, RemoteLdm, labs, reach_agent, receive_channel, receive_disk, receive_guest,
+};
 use vtax_wire::ssh::Ssh;
 
 pub(crate) use self::verbs::LdmArgs;
@@ -118,6 +120,10 @@ fn local(verb: LocalVerb, host: &LdmHost, places: &Locations) -> Result<Exit, St
         LocalVerb::SettleMigration { domain, mover } => migrate::settle(host, &domain, mover, places),
         LocalVerb::ReceiveGuest { domain, id } => {
             receive_guest(host, &domain, &id, io::stdin(), io::stdout())?;
+            Ok(Exit::Done)
+        }
+        LocalVerb::ReceiveChannel { domain, id, channel } => {
+            receive_channel(host, (&domain, &id), channel, io::stdin(), io::stdout())?;
             Ok(Exit::Done)
         }
         LocalVerb::ReceiveDisk { domain, id } => {

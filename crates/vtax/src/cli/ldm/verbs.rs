@@ -62,6 +62,7 @@ impl LdmArgs {
             LdmVerb::Local(
                 LocalVerb::Exec { .. }
                     | LocalVerb::ReceiveGuest { .. }
+                    | LocalVerb::ReceiveChannel { .. }
                     | LocalVerb::ReceiveDisk { .. }
                     | LocalVerb::ReachAgent { .. }
             ) | LdmVerb::Serve { .. }

@@ -120,7 +120,7 @@ impl MigrationChecked {
         };
         Some(MigrationAttempt {
             domain,
-            way: MigrationWay { tls: !plain, channels: None, post_copy: false, cores: None },
+            way: MigrationWay { tls: !plain, channels: plan.how.several_channels(), post_copy: false, cores: None },
             max_suspend,
             timeout,
             launch: self.launch.clone()?,

@@ -18,6 +18,9 @@ pub(super) struct MigrationDocument<'a> {
     new_name: &'a Name,
     target: &'a str,
     encrypted: bool,
+    /// Connections for memory. None if the domain did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<u8>,
     total_ms: f64,
     /// Suspend time according to QEMU.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +84,7 @@ impl<'a> MigrationDocument<'a> {
             new_name: &plan.moved.new_name,
             target,
             encrypted: moved.info.is_some() && !plan.how.plain,
+            channels: moved.info.is_some().then_some(plan.how.channels.get()),
             total_ms: ms(moved.total),
             suspended_qemu_ms: moved.suspend.by_qemu.map(ms),
             suspended_events_ms: moved.suspend.by_events.map(ms),

@@ -187,6 +187,7 @@ impl MigrationTarget {
 impl MoveOptions {
     fn options(&self) -> MigrationOptions {
         let method = MigrationMethod {
+            channels: self.several_channels(),
             auto_converge: self.auto_converge.then(Throttling::default),
             ..MigrationMethod::default()
         };

@@ -4,6 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use vtax_domain::MigrationId;
+use vtax_guest::migration::MigrationChannel;
 use vtax_model::topology::Name;
 use vtax_sys::process::ProcessId;
 
@@ -197,6 +198,17 @@ pub(crate) enum LocalVerb {
         /// Identity of the attempt
         #[arg(value_name = "ID")]
         id: MigrationId,
+    },
+    /// Receive a channel of a domain's memory on standard input (started by `vtax ldm migrate-domain` on another host)
+    #[command(hide = true)]
+    ReceiveChannel {
+        /// Domain
+        domain: Name,
+        /// Identity of the attempt
+        #[arg(value_name = "ID")]
+        id: MigrationId,
+        /// Channel: main or memory
+        channel: MigrationChannel,
     },
     /// Connect standard input and output to a domain's agent (started by `vtax ldm migrate-domain` on another host)
     #[command(hide = true)]

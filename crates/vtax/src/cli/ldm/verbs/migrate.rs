@@ -1,6 +1,6 @@
 //! Arguments of `migrate-domain`.
 
-use std::str::FromStr;
+use std::{num::NonZeroU8, str::FromStr};
 
 use clap::Args;
 use vtax_model::{
@@ -46,6 +46,9 @@ pub(crate) struct MoveOptions {
     /// Bandwidth limit, e.g. 1G [default: none]
     #[arg(long, value_name = "RATE", value_parser = bandwidth)]
     pub(in crate::cli::ldm) bandwidth: Option<BitRate>,
+    /// Number of parallel connections for memory, 1 to 8, each encrypted by its own thread, e.g. 4
+    #[arg(long, value_name = "N", default_value = "1", value_parser = channels)]
+    pub(in crate::cli::ldm) channels: NonZeroU8,
     /// Before sending memory, copy disks that TARGET does not share to the empty files that it exports for them
     #[arg(long)]
     pub(in crate::cli::ldm) copy_disks: bool,
@@ -64,7 +67,13 @@ impl MoveOptions {
     /// Returns what determines the times of a migration.
     pub(in crate::cli::ldm) fn settings(&self) -> MigrationSettings {
         let MoveOptions { plain, max_suspend, bandwidth, timeout, .. } = *self;
-        MigrationSettings { encrypted: !plain, bandwidth, max_suspend: max_suspend.0, time: timeout.0 }
+        let (encrypted, channels) = (!plain, self.channels.get());
+        MigrationSettings { encrypted, channels, bandwidth, max_suspend: max_suspend.0, time: timeout.0 }
+    }
+
+    /// Returns the number of channels in addition to QEMU's main one; None if that has the memory, too.
+    pub(in crate::cli::ldm) fn several_channels(&self) -> Option<NonZeroU8> {
+        Some(self.channels).filter(|channels| channels.get() > 1)
     }
 }
 
@@ -75,6 +84,12 @@ fn suspend_time(text: &str) -> Result<Span, String> {
         true => Ok(span),
         false => Err("use 1ms to 2000s".to_owned()),
     }
+}
+
+/// By default, sshd accepts ten connections at a time that aren't logged in yet (`MaxStartups`).
+fn channels(text: &str) -> Result<NonZeroU8, String> {
+    let count = text.parse().ok().filter(|count: &NonZeroU8| count.get() <= 8);
+    count.ok_or_else(|| "use 1 to 8".to_owned())
 }
 
 /// With less, not even the smallest domain would move.
@@ -176,6 +191,8 @@ mod tests {
     fn limits_that_nothing_could_keep_are_refused() {
         assert_eq!(suspend_time("100ms"), Ok(Span::from_millis(100)));
         assert!(["0s", "999us", "1h", "x"].iter().all(|text| suspend_time(text).is_err()));
+        assert_eq!(channels("8").map(NonZeroU8::get), Ok(8));
+        assert!(["0", "9", "-1", "x"].iter().all(|text| channels(text).is_err()));
         assert!(bandwidth("1G").is_ok());
         assert!(["0", "1", "999k"].iter().all(|text| bandwidth(text).is_err()));
     }
