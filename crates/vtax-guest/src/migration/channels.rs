@@ -157,8 +157,13 @@ mod tests {
     use crate::launch::{Boot, GuestEngine, QemuProgram, Version};
 
     fn launch(directory: &Path) -> Launch {
-        let qemu =
-            QemuProgram { path: "qemu".into(), version: Version { major: 10, minor: 0 }, sandbox: true, q35: None };
+        let qemu = QemuProgram {
+            path: "qemu".into(),
+            version: Version { major: 10, minor: 0 },
+            sandbox: true,
+            q35: None,
+            qboot: None,
+        };
         let boot = Boot::Kernel { kernel: "/kernel".into(), initramfs: "/initramfs".into(), append: Vec::new() };
         let engine = GuestEngine { qemu, accel: vtax_model::guest::Accelerator::Tcg, boot };
         Launch::new("web".parse().expect("a name"), directory.to_owned(), engine, &Default::default())
