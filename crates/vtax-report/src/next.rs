@@ -8,7 +8,10 @@ use vtax_model::{
     run::RunState,
     study::Row,
 };
-use vtax_stats::planning::{RoundNoise, rounds_to_show};
+use vtax_stats::{
+    Verdict,
+    planning::{RoundNoise, rounds_to_show},
+};
 
 use super::{answer, blocks::Reported, finding, number::waiting, words};
 
@@ -47,7 +50,8 @@ fn more_rounds(document: &ResultDocument) -> Option<String> {
     let nearest = unshown.iter().min_by_key(|one| one.rounds)?;
     let Unshown { record, tax, rounds } = nearest;
     let subject = format!("{} ({})", record.cell.row, finding::subject(record, tax.of));
-    let difference = format!("Next: the difference of {subject} is not shown: {}.", answer::figures(tax));
+    let is = if tax.verdict == Verdict::NotConfirmed { "not significant after Holm" } else { "not shown" };
+    let difference = format!("Next: the difference of {subject} is {is}: {}.", answer::figures(tax));
     if document.plan.quick {
         let command = without(&document.command.to_string(), "--quick")?;
         return Some(format!("{difference} This was a quick plan; the whole one is: {command}"));
@@ -164,7 +168,7 @@ mod tests {
     fn nothing_is_next_if_everything_is_shown() {
         let mut document = short(8, "vtax run demo");
         document.cells.iter_mut().flat_map(|record| &mut record.taxes).for_each(|tax| {
-            tax.verdict = vtax_stats::Verdict::Slower;
+            tax.verdict = Verdict::Slower;
         });
         assert_eq!(told(&document), None);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -49,6 +49,12 @@ fn refusal(key: &AccessKey, request: &Request) -> Option<&'static str> {
     if !HOSTS.contains(&name) {
         return Some("vtax ui responds to the host names 127.0.0.1 and localhost only.\n");
     }
-    let known = key.opens(request.uri().path());
-    (!known).then_some("Access requires a key: open the full address that `vtax ui` printed.\n")
+    if !key.opens(request.uri().path()) {
+        return Some("Access requires a key: open the full address that `vtax ui` printed.\n");
+    }
+    // Browsers report where a request comes from, and scripts cannot change that (Fetch Metadata Request Headers, 2.3).
+    let from = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let is_foreign = !is_read && from.is_some_and(|from| from != b"same-origin");
+    is_foreign.then_some("Requests of other sites change nothing here.\n")
 }
