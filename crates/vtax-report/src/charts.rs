@@ -98,8 +98,9 @@ impl Drawn<'_> {
             .flat_map(|test| self.bars(*test).into_iter().map(|chart| (ChartTopic::of(*test), chart.into())));
         let few = MOST / 2;
         let distributions = self.blocks.iter().filter_map(|block| {
-            let distribution: Chart = self.distribution(block)?.into();
-            Some([Some(distribution), self.shifts(block).map(Chart::from)])
+            let shifts = self.shifts(block);
+            let distribution = self.distribution(block, shifts.is_some())?;
+            Some([Some(Chart::from(distribution)), shifts.map(Chart::from)])
         });
         let distributions = distributions.take(few).flatten().flatten().map(|chart| (ChartTopic::Distribution, chart));
         let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block)).take(few);

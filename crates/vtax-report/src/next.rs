@@ -3,6 +3,7 @@
 use vtax_model::{
     analysis::noise,
     cell::Instrument,
+    foreign::ForeignText,
     metric::Metric,
     result::{CellRecord, ResultDocument, TaxRecord},
     run::RunState,
@@ -13,7 +14,7 @@ use vtax_stats::{
     planning::{RoundNoise, rounds_to_show},
 };
 
-use super::{answer, blocks::Reported, finding, number::waiting, words};
+use super::{answer, blocks::Reported, finding, number::waiting};
 
 /// Options that determine the number of rounds, with which a command cannot have `--samples` too.
 const ROUNDS: [&str; 6] = ["--samples", "--show", "--budget", "--confidence", "--resume", "--quick"];
@@ -39,29 +40,27 @@ pub(crate) fn sentence(report: &Reported<'_>) -> Option<String> {
             document.plan.longest(),
             document.id
         )),
-        RunState::Complete => more_rounds(document),
+        RunState::Complete => more_rounds(report),
     }
 }
 
 /// Returns the number of rounds, the time and the command that show the difference that needs the fewest rounds.
-fn more_rounds(document: &ResultDocument) -> Option<String> {
-    let compared = compared(document);
-    let unshown: Vec<Unshown<'_>> = compared.iter().filter_map(|one| unshown(one, &compared)).collect();
-    let nearest = unshown.iter().min_by_key(|one| one.rounds)?;
-    let Unshown { record, tax, rounds } = nearest;
-    let subject = format!("{} ({})", record.cell.row, finding::subject(record, tax.of));
+fn more_rounds(report: &Reported<'_>) -> Option<String> {
+    let (document, compared) = (report.document, compared(report));
+    let unshown = compared.iter().filter_map(|one| unshown(one, &compared));
+    let Unshown { record, tax, rounds } = unshown.min_by_key(|one| one.rounds)?;
     let is = if tax.verdict == Verdict::NotConfirmed { "not significant after Holm" } else { "not shown" };
-    let difference = format!("Next: the difference of {subject} is {is}: {}.", answer::figures(tax));
+    let subject = format!("{} with {}", finding::subject(record, tax.of), record.cell.row);
+    let difference = format!("Next: the difference in {subject} is {is}: {}.", answer::figures(tax));
     if document.plan.quick {
-        let command = without(&document.command.to_string(), "--quick")?;
+        let command = of_words(command(document).into_iter().filter(|word| *word != "--quick"))?;
         return Some(format!("{difference} This was a quick plan; the whole one is: {command}"));
     }
-    let time = waiting(seconds(document, record.cell.instrument, f64::from(*rounds) / tax.pairs as f64));
-    let command = with_rounds(&document.command.to_string(), *rounds);
-    let command = command.map_or(".".to_owned(), |command| format!(": {command}"));
+    let time = waiting(seconds(document, record.cell.instrument, f64::from(rounds) / tax.pairs as f64));
+    let command = with_rounds(command(document), rounds).map_or(String::new(), |command| format!(": {command}"));
     Some(format!(
-        "{difference} If it is real, about {rounds} rounds instead of {} show it in four of five runs, in about {time}\
-         {command}{}",
+        "{difference} About {rounds} rounds instead of {} show a difference of this size in four of five runs, in about \
+         {time}{}{command}",
         tax.pairs,
         less_noise(document, record)
     ))
@@ -79,9 +78,12 @@ fn seconds(document: &ResultDocument, instrument: Instrument, times: f64) -> f64
 }
 
 /// Returns the cells that the answer is about, with their comparisons.
-fn compared(document: &ResultDocument) -> Vec<(&CellRecord, &TaxRecord)> {
-    let answering = document.instruments().first().copied();
-    let cells = document.cells.iter().filter(|record| Some(record.cell.instrument) == answering);
+fn compared<'a>(report: &Reported<'a>) -> Vec<(&'a CellRecord, &'a TaxRecord)> {
+    let Some((_, blocks)) = report.modes().into_iter().next() else { return Vec::new() };
+    let cells = blocks.into_iter().flat_map(|block| {
+        let first = block.columns().into_iter().next();
+        block.records().filter(move |record| Some(record.cell.column()) == first)
+    });
     cells.filter_map(|record| Some((record, record.tax_of(Metric::of(record.cell.kind()))?))).collect()
 }
 
@@ -101,22 +103,27 @@ fn unshown<'a>(
 /// Returns the cause of the noise in a cell, if the result shows one, with the remedy.
 fn less_noise(document: &ResultDocument, record: &CellRecord) -> String {
     let cause = noise::causes(document, record).into_iter().next();
-    cause.map_or(String::new(), |cause| {
-        format!(". Fewer are enough with less noise: {} (remedy: {})", cause.why(), cause.remedy())
-    })
+    let cause = cause.map(|cause| format!(", or fewer with less noise: {} (remedy: {})", cause.why(), cause.remedy()));
+    cause.unwrap_or_default()
+}
+
+/// Returns the words of the command that repeats the run, without its seed: another run has another order.
+fn command(document: &ResultDocument) -> Vec<&str> {
+    let words: Vec<&str> = document.command.raw().split(' ').collect();
+    let is_seed = |at: usize| words[at] == "--seed" || at > 0 && words[at - 1] == "--seed";
+    (0..words.len()).filter(|at| !is_seed(*at)).map(|at| words[at]).collect()
 }
 
 /// Returns the command with this number of rounds; `None` if it determines the number in another way.
-fn with_rounds(command: &str, rounds: u32) -> Option<String> {
-    let decides = |word: &str| ROUNDS.iter().any(|option| word.split('=').next() == Some(option));
-    let is_free = !command.is_empty() && !command.split(' ').any(decides);
-    is_free.then(|| format!("{command} --samples {rounds}"))
+fn with_rounds(words: Vec<&str>, rounds: u32) -> Option<String> {
+    let decides = |word: &&str| ROUNDS.iter().any(|option| word.split('=').next() == Some(option));
+    let is_free = !words.iter().any(decides);
+    of_words(words.into_iter()).filter(|_| is_free).map(|command| format!("{command} --samples {rounds}"))
 }
 
-/// Returns the command without this option.
-fn without(command: &str, option: &str) -> Option<String> {
-    let words = command.split(' ').filter(|word| *word != option).map(str::to_owned);
-    words::list(words, " ").filter(|shorter| shorter != command)
+fn of_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<String> {
+    let text = ForeignText::from(words.collect::<Vec<_>>().join(" "));
+    (!text.is_empty()).then(|| text.to_string())
 }
 
 #[cfg(test)]
@@ -138,12 +145,13 @@ mod tests {
 
     #[test]
     fn the_next_step_names_rounds_time_and_command() {
-        insta::assert_snapshot!(told(&short(8, "vtax run demo")).expect("not all is shown"));
+        let told = told(&short(8, "vtax run demo --seed 7 --pin none")).expect("not all is shown");
+        insta::assert_snapshot!(told);
     }
 
     #[test]
     fn a_command_with_its_own_rounds_is_not_extended() {
-        for command in ["", "vtax run demo --samples 8", "vtax run demo --show=2%"] {
+        for command in ["", "vtax run demo --samples 8", "vtax run demo --show=2%", "vtax run --resume last"] {
             let told = told(&short(8, command)).expect("not all is shown");
             assert!(told.contains("rounds instead of") && !told.contains("vtax run"), "{told}");
         }

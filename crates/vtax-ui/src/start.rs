@@ -93,7 +93,7 @@ fn offered(service: &Service, study: StartableStudy) -> Result<String, NoPage> {
     };
     let contents = format!(
         "<p>Plan of <code>{}</code>. Nothing has been changed.</p>\n\
-         <pre role=\"region\" tabindex=\"0\" aria-label=\"Plan\">{}</pre>\n{confirm}{}",
+         <pre role=\"region\" tabindex=\"0\" aria-label=\"Plan\">{}</pre>\n{confirm}<h2>Another plan</h2>\n{}",
         escaped(&study.command()),
         escaped(&text),
         form(&base, Some(study))
@@ -138,7 +138,11 @@ pub(crate) async fn started(State(service): State<Arc<Service>>) -> Response {
                     false if state.is_cancelled => format!("{} was cancelled", state.study.id),
                     false => format!("{} has failed", state.study.id),
                 };
-                page(service, &title, &(ended(&base, &state, &all) + &form(&base, Some(state.study))))
+                page(
+                    service,
+                    &title,
+                    &(ended(&base, &state, &all) + "<h2>Another plan</h2>\n" + &form(&base, Some(state.study))),
+                )
             }
         })
     });

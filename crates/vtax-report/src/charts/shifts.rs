@@ -37,9 +37,9 @@ impl Drawn<'_> {
             heading: Heading::new(
                 self.titled(&title, block, Some(column)),
                 format!(
-                    "{noun}s by percentile, compared with the same percentile of {baseline} in the same round. A line that \
-                     rises to the right: slow {}s become slower than fast ones. Each interval is correct in 95 % of cases \
-                     on its own. Percentiles for which the samples are too short are omitted.",
+                    "{noun}s by percentile: difference from the same percentile of {baseline} in the same round, each with \
+                     its own 95 % interval. A line that rises to the right: slow {}s cost more than fast ones. Percentiles \
+                     for which samples are too short are omitted.",
                     Metric::of(test).noun()
                 ),
             ),
