@@ -5,25 +5,29 @@
 //! saves its samples and restores the host.
 
 use std::{
-    io::{self, Read},
-    os::unix::process::CommandExt,
+    fs::File,
+    io,
+    os::unix::{fs::FileExt, process::CommandExt},
     path::Path,
-    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         mpsc::{Sender, SyncSender, channel, sync_channel},
     },
     thread,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{Pid, Signal, kill_process},
+};
 use vtax_model::study::Study;
 use vtax_sys::inherit::{interrupt_with_parent, reset_signals};
 
 use super::{chosen::Chosen, key::AccessKey};
 
-/// Maximum length of the kept end of a run's messages, in bytes.
-const KEPT: usize = 8 << 10;
+/// Maximum length of the shown end of a run's messages, in bytes.
+const KEPT: u64 = 8 << 10;
 
 /// Built-in study with its options. Nothing else of a request becomes an argument of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +90,7 @@ struct LaunchedRun {
     study: StartableStudy,
     process: Child,
     newest_before: Option<String>,
-    told: Arc<Mutex<Vec<u8>>>,
+    messages: RunMessages,
     is_cancelled: bool,
 }
 
@@ -144,19 +148,22 @@ impl Launcher {
         let Some((_, study)) = state.offer.take_if(|(offered, _)| offered.opens(key)) else {
             return Err(NotStarted::Stale);
         };
-        let mut process = self.spawned(study, program, state_dir)?;
-        let told = Arc::default();
-        if let Some(messages) = process.stderr.take() {
-            keep(messages, Arc::clone(&told))?;
-        }
-        state.run = Some(LaunchedRun { study, process, newest_before, told, is_cancelled: false });
+        let messages = RunMessages::new()?;
+        let process = self.spawned(study, program, state_dir, &messages)?;
+        state.run = Some(LaunchedRun { study, process, newest_before, messages, is_cancelled: false });
         Ok(())
     }
 
-    fn spawned(&self, study: StartableStudy, program: &Path, state_dir: &Path) -> io::Result<Child> {
+    fn spawned(
+        &self,
+        study: StartableStudy,
+        program: &Path,
+        state_dir: &Path,
+        messages: &RunMessages,
+    ) -> io::Result<Child> {
         let mut command = Command::new(program);
         command.args(study.arguments()).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages.0.try_clone()?);
         // Ctrl-C in the terminal of `vtax ui` would be a second interrupt, after which a run doesn't restore the host.
         command.process_group(0);
         reset_signals(&mut command);
@@ -183,7 +190,8 @@ impl Launcher {
     pub(crate) fn state(&self) -> Option<LaunchedState> {
         let mut state = self.locked();
         let run = state.run.as_mut()?;
-        let told = String::from_utf8_lossy(&run.told.lock().unwrap_or_else(PoisonError::into_inner)).trim().to_owned();
+        // Memory can be read. Otherwise the reason is more use than no message.
+        let told = run.messages.end().unwrap_or_else(|error| error.to_string());
         let (study, newest_before, is_cancelled) = (run.study, run.newest_before.clone(), run.is_cancelled);
         Some(LaunchedState { study, newest_before, is_cancelled, ended: run.ended(), told })
     }
@@ -196,18 +204,23 @@ impl LaunchedRun {
     }
 }
 
-/// Reads the messages of a run, and keeps their end.
-fn keep(mut messages: ChildStderr, told: Arc<Mutex<Vec<u8>>>) -> io::Result<()> {
-    let read = move || {
-        let mut buffer = [0; 4096];
-        while let Ok(length @ 1..) = messages.read(&mut buffer) {
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.extend_from_slice(&buffer[..length]);
-            let excess = told.len().saturating_sub(KEPT);
-            told.drain(..excess);
-        }
-    };
-    thread::Builder::new().name("messages".into()).spawn(read).map(drop)
+/// Messages of a run, in memory. Unlike a pipe, it takes them even if `vtax ui` has ended: a run that is interrupted must not
+/// fail at a message before it has restored the host.
+#[derive(Debug)]
+struct RunMessages(File);
+
+impl RunMessages {
+    fn new() -> io::Result<RunMessages> {
+        Ok(RunMessages(File::from(memfd_create("vtax-run", MemfdFlags::CLOEXEC)?)))
+    }
+
+    /// Returns the end of the messages.
+    fn end(&self) -> io::Result<String> {
+        let length = self.0.metadata()?.len();
+        let mut text = vec![0; length.min(KEPT) as usize];
+        let read = self.0.read_at(&mut text, length.saturating_sub(KEPT))?;
+        Ok(String::from_utf8_lossy(&text[..read]).trim().to_owned())
+    }
 }
 
 #[cfg(test)]

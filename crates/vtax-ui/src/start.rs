@@ -154,7 +154,7 @@ fn progress(base: &str, state: &LaunchedState, all: &[RunSummary]) -> String {
     let command = escaped(&state.study.command());
     let watch = match newest(state, all) {
         Some(run) => format!(
-            "<a href=\"{base}/run/{id}\">Watch {id}</a>: {} samples so far.",
+            "<a href=\"{base}/run/{id}\">Watch {id}</a>: {} samples so far. <a href=\"{base}/started\">Look again</a>",
             run.samples,
             id = escaped(&run.id)
         ),

@@ -90,7 +90,7 @@ fn only_a_shown_plan_is_started() {
 }
 
 #[test]
-fn a_study_that_cannot_run_or_fails_says_why() {
+fn a_study_that_cannot_run_or_fails_reports_the_reason() {
     let none = served("case \"$*\" in *--dry-run*) echo 'error: no agent' >&2; exit 2;; esac");
     let page = none.page("/start?study=demo");
     assert!(page.contains("error: no agent") && !page.contains("name=\"plan\""), "{page}");
@@ -122,4 +122,26 @@ fn a_run_has_the_priority_that_the_launcher_was_created_with() {
         thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(told, format!("nice {before}"), "not {lowered}");
+}
+
+/// Its messages went to a pipe: when `vtax ui` ended, the interrupted run failed at its first message, and left its lab.
+#[test]
+fn a_run_is_interrupted_with_its_launcher_and_can_still_write_messages() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [begun, saved] = ["begun", "saved"].map(|name| dir.path().join(name));
+    let stop = format!("trap 'kill $!; echo stopping >&2 && echo > {}; exit 130' INT", saved.display());
+    let program = script(dir.path(), &format!("{stop}\nsleep 600 & echo > {}; wait", begun.display()));
+    let launcher = Launcher::new().expect("a thread");
+    let key = launcher.offer(StartableStudy { id: "demo", quick: false }).expect("a key");
+    launcher.start(&key, &program, dir.path(), None).expect("it starts");
+    let written = |file: &Path| {
+        let waiting = Instant::now();
+        while !file.exists() {
+            assert!(waiting.elapsed() < PATIENCE, "no {}", file.display());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    written(&begun);
+    drop(launcher);
+    written(&saved);
 }
