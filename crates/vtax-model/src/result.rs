@@ -238,8 +238,8 @@ pub struct CellRecord<S = Vec<SampleReading>> {
     /// Comparison with the baseline by each metric; `tax` is the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taxes: Vec<TaxRecord>,
-    /// Differences of percentiles from the baseline's, ascending by percentile. Empty for the baseline, without the times
-    /// of transactions, and in documents of older versions.
+    /// Differences of percentiles from the baseline's, ascending by percentile. Empty for the baseline, without the
+    /// times of transactions, and in documents of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shifts: Vec<QuantileShift>,
     /// The published figure, if the source has only one: µs (RR) or Mb/s (stream).

@@ -87,8 +87,8 @@ fn compared<'a>(report: &Reported<'a>) -> Vec<(&'a CellRecord, &'a TaxRecord)> {
     cells.filter_map(|record| Some((record, record.tax_of(Metric::of(record.cell.kind()))?))).collect()
 }
 
-/// Returns a difference that is not shown, with the rounds for one of the size that was found. `None` if it is shown, or if
-/// too few rounds are known or too many needed.
+/// Returns a difference that is not shown, with the rounds for one of the size that was found. `None` if it is shown,
+/// or if too few rounds are known or too many needed.
 fn unshown<'a>(
     (record, tax): &(&'a CellRecord, &'a TaxRecord),
     compared: &[(&CellRecord, &TaxRecord)],

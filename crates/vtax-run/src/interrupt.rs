@@ -1,8 +1,8 @@
 //! Ctrl-C: the first one stops the run cleanly, the second leaves immediately.
 //!
 //! Signals that arrive together are one request. The terminal sends Ctrl-C to a whole group, and a program in front of
-//! vtax may forward its own; and the kernel sends the signal of prctl(2) PR_SET_PDEATHSIG for each thread of the parent that
-//! ends.
+//! vtax may forward its own; and the kernel sends the signal of prctl(2) PR_SET_PDEATHSIG for each thread of the parent
+//! that ends.
 
 use std::{
     io,
@@ -178,8 +178,8 @@ mod tests {
         assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
     }
 
-    /// The end of `vtax ui` sends a signal for each of its threads. The second one ended the run before it had restored the
-    /// host.
+    /// The end of `vtax ui` sends a signal for each of its threads. The second one ended the run before it had restored
+    /// the host.
     #[test]
     fn signals_that_arrive_together_are_one_request() {
         let (interrupt, actions) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));

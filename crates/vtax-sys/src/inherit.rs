@@ -61,7 +61,8 @@ fn signal_with_parent(command: &mut Command, signal: Signal) {
     unsafe { command.pre_exec(move || signal_with(parent, signal)) };
 }
 
-/// Makes the kernel send this process a signal when its parent dies. If the parent has already died, the process ends now.
+/// Makes the kernel send this process a signal when its parent dies. If the parent has already died, the process ends
+/// now.
 fn signal_with(parent: Pid, signal: Signal) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(signal))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }

@@ -204,8 +204,8 @@ impl LaunchedRun {
     }
 }
 
-/// Messages of a run, in memory. Unlike a pipe, it takes them even if `vtax ui` has ended: a run that is interrupted must not
-/// fail at a message before it has restored the host.
+/// Messages of a run, in memory. Unlike a pipe, it takes them even if `vtax ui` has ended: a run that is interrupted
+/// must not fail at a message before it has restored the host.
 #[derive(Debug)]
 struct RunMessages(File);
 

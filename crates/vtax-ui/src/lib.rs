@@ -1,8 +1,8 @@
 //! `vtax ui`: the results of one store in a browser on this machine.
 //!
 //! It listens on 127.0.0.1 only, and responds only to clients with the key in the address that it prints. It changes
-//! nothing, except that it starts a built-in study if a reader confirms its plan. A run in progress is followed through the
-//! store, so any vtax process may measure it.
+//! nothing, except that it starts a built-in study if a reader confirms its plan. A run in progress is followed through
+//! the store, so any vtax process may measure it.
 //!
 //! The key is in the path and not in a cookie: a browser sends the cookies of 127.0.0.1 to every port, hence also to
 //! programs of other users of this machine.

@@ -16,10 +16,10 @@ pub enum SamplePercentile {
 /// Probability that all transactions of a sample were faster than the true percentile.
 const MISSED: f64 = 0.025;
 
-/// Returns the number of transactions that a sample needs for the percentile at this share, from above 0 to below 1. With
-/// fewer, the longest of them is shorter than the true percentile in more than 2.5 % of samples, and no 95 % interval of
-/// order statistics has an upper end: `share^n > 0.025` (David & Nagaraja, *Order Statistics*, section 7.1). Below one
-/// half, the same applies to the shortest and the lower end.
+/// Returns the number of transactions that a sample needs for the percentile at this share, from above 0 to below 1.
+/// With fewer, the longest of them is shorter than the true percentile in more than 2.5 % of samples, and no 95 %
+/// interval of order statistics has an upper end: `share^n > 0.025` (David & Nagaraja, *Order Statistics*, section
+/// 7.1). Below one half, the same applies to the shortest and the lower end.
 pub(crate) fn least_transactions(share: f64) -> u64 {
     (MISSED.ln() / share.max(1.0 - share).ln()).ceil() as u64
 }

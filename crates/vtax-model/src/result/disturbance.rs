@@ -8,8 +8,8 @@ use serde_with::skip_serializing_none;
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Disturbance {
     /// CPU time of programs that neither belong to vtax nor are measured, in user space, in the kernel and in guests
-    /// ([`OtherPrograms`](crate::run::OtherPrograms)). In results of older versions it is user time while samples were taken.
-    /// Absent if it couldn't be observed.
+    /// ([`OtherPrograms`](crate::run::OtherPrograms)). In results of older versions it is user time while samples were
+    /// taken. Absent if it couldn't be observed.
     pub other_programs: Option<f64>,
     /// Time that the hypervisor gave to others (steal), of machines that are not guests of the run.
     pub stolen: Option<f64>,

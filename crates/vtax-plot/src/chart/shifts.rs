@@ -110,8 +110,8 @@ impl Shifts {
     }
 }
 
-/// Axis of the differences. If some are so large that the usual ones would not be visible, it is logarithmic on both sides
-/// of a linear middle.
+/// Axis of the differences. If some are so large that the usual ones would not be visible, it is logarithmic on both
+/// sides of a linear middle.
 struct DifferenceScale {
     low: f64,
     high: f64,

@@ -10,8 +10,8 @@ use super::{DRAWN, Drawn, of_block};
 use crate::{blocks::BlockCells, column_unit::ColumnUnit, finding, words};
 
 impl Drawn<'_> {
-    /// Differences of the percentiles at the first MTU. `None` if no difference of a percentile is shown: the chart would
-    /// consist of noise.
+    /// Differences of the percentiles at the first MTU. `None` if no difference of a percentile is shown: the chart
+    /// would consist of noise.
     pub(super) fn shifts(&self, block: &BlockCells<'_>) -> Option<Shifts> {
         let column = *block.columns().first()?;
         let test = block.tests().into_iter().find(|test| test.is_round_trips())?;

@@ -9,7 +9,8 @@ use vtax_stats::Verdict;
 use super::{each, largest, sized, unit};
 use crate::words;
 
-/// Judged percentiles with their names. The last one is named only if no other is shown: few runs are long enough for it.
+/// Judged percentiles with their names. The last one is named only if no other is shown: few runs are long enough for
+/// it.
 const JUDGED: [(Metric, &str); 3] = [(Metric::P50, "the median"), (Metric::P99, "p99"), (Metric::P999, "p99.9")];
 
 /// Returns the differences of the row that costs most, e.g. `vxlan adds 3.87 µs to a TCP round trip at the median and

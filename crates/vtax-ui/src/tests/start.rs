@@ -124,7 +124,8 @@ fn a_run_has_the_priority_that_the_launcher_was_created_with() {
     assert_eq!(told, format!("nice {before}"), "not {lowered}");
 }
 
-/// Its messages went to a pipe: when `vtax ui` ended, the interrupted run failed at its first message, and left its lab.
+/// Its messages went to a pipe: when `vtax ui` ended, the interrupted run failed at its first message, and left its
+/// lab.
 #[test]
 fn a_run_is_interrupted_with_its_launcher_and_can_still_write_messages() {
     let dir = tempfile::tempdir().expect("a folder");
