@@ -76,7 +76,8 @@ fn offered(service: &Service, study: StartableStudy) -> Result<String, NoPage> {
     let base = service.key.base();
     let arguments: Vec<&str> = study.arguments().into_iter().chain(["--dry-run"]).collect();
     let planned = machine::printed(&arguments, &service.program, &service.state_dir, PATIENCE);
-    let (text, confirm) = match planned {
+    let command = escaped(&study.command());
+    let planned = match planned {
         Ok(plan) => {
             let key = service.launcher.offer(study).map_err(|error| refused(&error.into()))?;
             let confirm = format!(
@@ -87,17 +88,15 @@ fn offered(service: &Service, study: StartableStudy) -> Result<String, NoPage> {
                  <p><button>Start {}</button> <a href=\"{base}/\">Don't start</a></p>\n</form>\n",
                 study.id
             );
-            (plan, confirm)
+            let plan = shown("Plan", &plan);
+            format!("<p>Plan of <code>{command}</code>. Nothing has been changed.</p>\n{plan}{confirm}")
         }
-        Err(error) => (error, String::from("<p>It cannot be started like this.</p>\n")),
+        Err(error) => {
+            let error = shown("Messages", &error);
+            format!("<p><code>{command}</code> cannot run here. Nothing has been changed.</p>\n{error}")
+        }
     };
-    let contents = format!(
-        "<p>Plan of <code>{}</code>. Nothing has been changed.</p>\n\
-         <pre role=\"region\" tabindex=\"0\" aria-label=\"Plan\">{}</pre>\n{confirm}<h2>Another plan</h2>\n{}",
-        escaped(&study.command()),
-        escaped(&text),
-        form(&base, Some(study))
-    );
+    let contents = format!("{planned}<h2>Another plan</h2>\n{}", form(&base, Some(study)));
     Ok(page(service, &format!("Start {}?", study.id), &contents))
 }
 
@@ -185,10 +184,12 @@ fn newest<'a>(state: &LaunchedState, all: &'a [RunSummary]) -> Option<&'a RunSum
 }
 
 fn messages(told: &str) -> String {
-    match told.is_empty() {
-        true => String::new(),
-        false => format!("<pre role=\"region\" tabindex=\"0\" aria-label=\"Messages\">{}</pre>\n", escaped(told)),
-    }
+    if told.is_empty() { String::new() } else { shown("Messages", told) }
+}
+
+/// Returns the output of a command.
+fn shown(name: &str, text: &str) -> String {
+    format!("<pre role=\"region\" tabindex=\"0\" aria-label=\"{name}\">{}</pre>\n", escaped(text))
 }
 
 fn refused(why: &NotStarted) -> NoPage {
