@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{connections::ConnectionPlace, key::AccessKey, pages::Service};
+use super::{connections::ConnectionPlace, key::AccessKey};
 
 /// Permitted host names. Another site can let its name resolve to 127.0.0.1, but its requests then contain that name.
 const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
@@ -26,8 +26,8 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    let mut response = match refusal(&service.key, &request) {
+pub(crate) async fn guard(State(key): State<AccessKey>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&key, &request) {
         // A refused client is disconnected, so it doesn't occupy a place.
         Some(text) => (StatusCode::FORBIDDEN, [(header::CONNECTION, "close")], text).into_response(),
         None => {

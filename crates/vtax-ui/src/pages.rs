@@ -61,7 +61,7 @@ pub(crate) fn router(state_dir: PathBuf, program: PathBuf, key: AccessKey, launc
         .route(&page("/run/{id}/events"), get(live::events))
         .fallback(|| async { (StatusCode::NOT_FOUND, "No such page.\n") })
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
-        .layer(middleware::from_fn_with_state(Arc::clone(&service), guard))
+        .layer(middleware::from_fn_with_state(service.key.clone(), guard))
         .with_state(service)
 }
 
