@@ -100,6 +100,7 @@ fn every_page_is_for_everybody() {
         ("result", "run/demo-20260101-000000-aaaa".to_owned()),
         ("compared", "open?id=demo-20260101-000000-aaaa&id=demo-20260103-000000-cccc".to_owned()),
         ("hostile", "run/vmdq-20260102-000000-bbbb".to_owned()),
+        ("plan", "start?study=demo".to_owned()),
         ("missing", "run/nothing".to_owned()),
     ];
     for look in [Look::DESK, Look::DARK, Look::PHONE] {

@@ -4,6 +4,7 @@ mod disturbance;
 mod ends;
 mod host_cpu;
 pub mod noise;
+mod shifts;
 mod taxes;
 
 use std::{collections::BTreeMap, ops::Deref};
@@ -18,9 +19,10 @@ use crate::{
         CellRecord, CellStatus, DistributionPoint, Estimate, FigureEstimates, FileSummary, Percentile, PlanRecord,
         ResultDocument, RttSummary, RttTimes, SCHEMA, SummaryRecord, TaxRecord,
     },
-    run::{Figures, RowEnds, RttReading, Run, RunReadings, RunState, SampleReading, SampleSource, SampleTimes},
+    run::{RowEnds, RttReading, Run, RunReadings, RunState, Sample, SampleReading, SampleSource, SampleTimes},
 };
 use ends::MergedStages;
+use shifts::SampleQuantiles;
 use vtax_stats::{
     Confidence, PooledPercentiles, Summary,
     histogram::{IntervalHistogram, SparseHistogram},
@@ -62,7 +64,7 @@ pub fn analyse<S: SampleSource>(run: &Run<S>) -> Result<ResultDocument, S::Error
     run.samples.samples(&mut |sample| {
         if let Some((readings, merged)) = readings.get_mut(sample.cell).zip(merged.get_mut(sample.cell)) {
             readings.push(SampleReading::of(sample));
-            merged.take(&sample.figures);
+            merged.take(sample);
         }
     })?;
     let mut pooled: Vec<PooledCell> = merged.into_iter().map(PooledCell::of).collect();
@@ -96,11 +98,14 @@ pub fn analyse_readings(run: &RunReadings) -> ResultDocument {
 struct MergedCell {
     rtt: Option<IntervalHistogram>,
     from_send: Option<IntervalHistogram>,
+    quantiles: SampleQuantiles,
     stages: MergedStages,
 }
 
 impl MergedCell {
-    fn take(&mut self, figures: &Figures) {
+    fn take(&mut self, sample: &Sample) {
+        let figures = &sample.figures;
+        self.quantiles.take(sample);
         for (merged, rtt) in [(&mut self.rtt, &figures.rtt_ns), (&mut self.from_send, &figures.rtt_from_send_ns)] {
             if let Some(rtt) = rtt {
                 merged.get_or_insert_default().add(&rtt.hdr);
@@ -114,6 +119,7 @@ impl MergedCell {
 struct PooledCell {
     rtt: Option<PooledTimes>,
     from_send: Option<PooledTimes>,
+    quantiles: SampleQuantiles,
     stages: MergedStages,
 }
 
@@ -125,8 +131,8 @@ struct PooledTimes {
 
 impl PooledCell {
     fn of(merged: MergedCell) -> PooledCell {
-        let MergedCell { rtt, from_send, stages } = merged;
-        PooledCell { rtt: rtt.map(PooledTimes::of), from_send: from_send.map(PooledTimes::of), stages }
+        let MergedCell { rtt, from_send, quantiles, stages } = merged;
+        PooledCell { rtt: rtt.map(PooledTimes::of), from_send: from_send.map(PooledTimes::of), quantiles, stages }
     }
 
     fn take(&mut self, round: u32, times: &SampleTimes) {
@@ -242,6 +248,8 @@ fn cell_records(
     mut taxes: BTreeMap<usize, Vec<TaxRecord>>,
 ) -> Vec<CellRecord<()>> {
     let published = Published::of(run.header.study.id.as_str());
+    let quantiles: Vec<&SampleQuantiles> = pooled.iter().map(|cell| &cell.quantiles).collect();
+    let mut shifts = shifts::shifts(run, &quantiles);
     let record = |(index, cell): (usize, &Cell)| {
         let readings = &run.samples[index];
         let figures = published.as_ref().map(|published| published.figures(cell)).unwrap_or_default();
@@ -259,6 +267,7 @@ fn cell_records(
             samples: (),
             tax: taxes.iter().find(|tax| tax.of == Metric::of(cell.kind())).cloned(),
             taxes,
+            shifts: std::mem::take(&mut shifts[index]),
             published: alone.first().map(|figure| figure.value),
             published_on,
         }

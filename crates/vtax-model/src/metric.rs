@@ -15,6 +15,7 @@ mod unit;
 pub use figure::{FigureValues, ObservedCpu, SampleFigure};
 pub use names::{CostUnit, CpuRole, Metric};
 pub use percentile::SamplePercentile;
+pub(crate) use percentile::least_transactions;
 pub use unit::FigureUnit;
 
 use crate::{

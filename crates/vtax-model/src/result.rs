@@ -1,17 +1,21 @@
 //! The result document for scripts, by the JSON Schema `docs/vtax.result.v1.schema.json`; a test compares them.
 
+mod disturbance;
 mod ends;
 mod estimates;
 mod host_cpu;
+mod shift;
 mod tax;
 mod unit_estimate;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+pub use disturbance::Disturbance;
 pub use ends::{CpuAtEnds, EndStages, PairSummary, ParallelSummary, StageFigures, StagesSummary, WarmupSummary};
 pub use estimates::FigureEstimates;
 pub use host_cpu::{GuestClock, HostCpuSummary};
+pub use shift::QuantileShift;
 pub use tax::{Delta, FloorRecord, TaxRecord};
 pub use unit_estimate::UnitEstimate;
 
@@ -106,22 +110,6 @@ pub fn labelled(label: &str, title: &str) -> String {
     if label.is_empty() { title.to_owned() } else { format!("{label}: {title}") }
 }
 
-/// CPU time that went elsewhere while samples were taken, as shares (0 to 1) of all CPU time of the machines.
-#[skip_serializing_none]
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Disturbance {
-    /// CPU time of programs that neither belong to vtax nor are measured, in user space, in the kernel and in guests
-    /// ([`OtherPrograms`](crate::run::OtherPrograms)). In results of older versions it is user time while samples were taken.
-    /// Absent if it couldn't be observed.
-    pub other_programs: Option<f64>,
-    /// Time that the hypervisor gave to others (steal), of machines that are not guests of the run.
-    pub stolen: Option<f64>,
-    /// The same for the measuring guests: time in which they wanted to run and their host ran others, possibly each
-    /// other. A share of their own CPU time; absent if no endpoint was in a guest, or only in guests under TCG, which
-    /// doesn't report it.
-    pub guests_waited: Option<f64>,
-}
-
 impl<S> ResultDocument<S> {
     /// Returns the user's label and the study's title, for the top of a report.
     pub fn heading(&self) -> String {
@@ -174,6 +162,7 @@ impl<S> CellRecord<S> {
             summary: self.summary,
             tax: self.tax,
             taxes: self.taxes,
+            shifts: self.shifts,
             published: self.published,
             published_on: self.published_on,
         }
@@ -190,21 +179,6 @@ impl ResultDocument {
         all.sort_by_key(|instrument| Some(*instrument) != first);
         all.dedup();
         all
-    }
-}
-
-impl Disturbance {
-    /// Share above which figures are not those of an idle machine.
-    const MUCH: f64 = 0.05;
-
-    /// Returns true if anything else took more than one CPU second in twenty.
-    pub fn is_much(&self) -> bool {
-        [self.other_programs, self.stolen].iter().flatten().any(|share| *share > Disturbance::MUCH)
-    }
-
-    /// Returns the time for which measuring guests waited for a CPU, if it was more than 5 %.
-    pub fn crowded(&self) -> Option<f64> {
-        self.guests_waited.filter(|share| *share > Disturbance::MUCH)
     }
 }
 
@@ -264,6 +238,10 @@ pub struct CellRecord<S = Vec<SampleReading>> {
     /// Comparison with the baseline by each metric; `tax` is the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taxes: Vec<TaxRecord>,
+    /// Differences of percentiles from the baseline's, ascending by percentile. Empty for the baseline, without the
+    /// times of transactions, and in documents of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shifts: Vec<QuantileShift>,
     /// The published figure, if the source has only one: µs (RR) or Mb/s (stream).
     pub published: Option<f64>,
     /// The published figures, if the source has several machines.

@@ -8,6 +8,7 @@ mod lines;
 mod overview;
 mod scaling;
 mod scatter;
+mod shifts;
 mod stacked;
 mod time_series;
 mod trend;
@@ -23,6 +24,7 @@ pub use self::{
     overview::{Overview, OverviewCell, OverviewLayout, OverviewRow, OverviewTest},
     scaling::Scaling,
     scatter::{Scatter, ScatterPoint},
+    shifts::Shifts,
     stacked::{Stacked, StackedRow},
     time_series::TimeSeries,
     trend::{Trend, TrendChange, TrendLine, TrendRun},
@@ -82,6 +84,7 @@ charts! {
     Overview: "Cost of all methods in all tests.",
     Scaling: "Figures over a count, such as that of threads.",
     Scatter: "Two figures of each method.",
+    Shifts: "Differences of percentiles from the baseline.",
     Stacked: "Composition of a total.",
     TimeSeries: "Values over the time of a run.",
     Trend: "Values over runs with dates.",

@@ -43,8 +43,8 @@ mod tests;
 
 pub use chart::{
     Bar, Bars, Chart, ChartLine, ChartPoint, Differences, Distribution, Effect, Judgement, Overview, OverviewCell,
-    OverviewLayout, OverviewRow, OverviewTest, PercentilePoint, Percentiles, Scaling, Scatter, ScatterPoint, Stacked,
-    StackedRow, TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
+    OverviewLayout, OverviewRow, OverviewTest, PercentilePoint, Percentiles, Scaling, Scatter, ScatterPoint, Shifts,
+    Stacked, StackedRow, TimeSeries, Trend, TrendChange, TrendLine, TrendRun,
 };
 pub use error::PlotError;
 pub use measured::{Heading, Measured, Quantity, Reach};

@@ -340,7 +340,7 @@ pub(crate) fn said(tax: &TaxRecord) -> String {
 
 /// As [`said`]; `unconfirmed` follows the figures of a difference that is not significant after Holm.
 fn said_with(tax: &TaxRecord, unconfirmed: &str) -> String {
-    let figures = || format!("{} {}", brief_change(tax.ratio), brief_interval(tax.low, tax.high));
+    let figures = || figures(tax);
     let noise = if tax.within_floor { ", within noise" } else { "" };
     match tax.verdict {
         Verdict::Slower | Verdict::Faster => format!("{}{noise}", figures()),
@@ -349,6 +349,11 @@ fn said_with(tax: &TaxRecord, unconfirmed: &str) -> String {
         Verdict::NoneShown => "no difference shown".into(),
         Verdict::TooNoisy => "too noisy to tell".into(),
     }
+}
+
+/// Returns e.g. `+27 % [+25, +29]`, whatever the verdict.
+pub(crate) fn figures(tax: &TaxRecord) -> String {
+    format!("{} {}", brief_change(tax.ratio), brief_interval(tax.low, tax.high))
 }
 
 /// Returns e.g. `shared-ip, macvlan: no difference shown (RTT ≤ 0.6 % worse, bandwidth ≤ 4.2 % worse)`.

@@ -3,6 +3,7 @@
 
 mod distribution;
 mod rounds;
+mod shifts;
 mod threads;
 
 use strum::IntoEnumIterator;
@@ -96,8 +97,12 @@ impl Drawn<'_> {
             .iter()
             .flat_map(|test| self.bars(*test).into_iter().map(|chart| (ChartTopic::of(*test), chart.into())));
         let few = MOST / 2;
-        let distributions = self.blocks.iter().filter_map(|block| self.distribution(block)).take(few);
-        let distributions = distributions.map(|chart| (ChartTopic::Distribution, chart.into()));
+        let distributions = self.blocks.iter().filter_map(|block| {
+            let shifts = self.shifts(block);
+            let distribution = self.distribution(block, shifts.is_some())?;
+            Some([Some(Chart::from(distribution)), shifts.map(Chart::from)])
+        });
+        let distributions = distributions.take(few).flatten().flatten().map(|chart| (ChartTopic::Distribution, chart));
         let against_cpu = self.blocks.iter().filter_map(|block| self.against_cpu(block)).take(few);
         let against_cpu = against_cpu.map(|chart| (ChartTopic::CpuTime, chart.into()));
         let rounds = self.rounds().map(|chart| (ChartTopic::OverTime, chart.into()));

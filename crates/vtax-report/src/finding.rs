@@ -1,5 +1,7 @@
 //! Findings as sentences: the titles of charts. They agree with the verdicts, and claim no more.
 
+pub(crate) mod percentiles;
+
 use vtax_model::{
     cell::Medium,
     metric::{CostUnit, FigureUnit, Metric, MetricFamily, SampleFigure},
@@ -25,9 +27,7 @@ pub(crate) fn title(document: &ResultDocument, compared: &ComparedCells<'_>) -> 
     let (record, tax) = compared.first()?;
     let of_one = || distinct(compared.iter().map(|(record, _)| record.cell.kind())).len() == 1;
     let subject = if of_one() { format!(" in {}", subject(record, tax.of)) } else { String::new() };
-    let own =
-        |(record, _): &(&CellRecord, &TaxRecord)| record.cell.row.reference(document.baseline) == document.baseline;
-    let baseline = if compared.iter().all(own) { document.baseline.to_string() } else { "the reference".to_owned() };
+    let baseline = reference(document, compared.iter().map(|(record, _)| *record));
     let title = match largest(compared) {
         Some((record, tax)) => {
             let noise = if tax.within_floor { ", within noise" } else { "" };
@@ -42,6 +42,12 @@ pub(crate) fn title(document: &ResultDocument, compared: &ComparedCells<'_>) -> 
         None => format!("No difference from {baseline} shown{subject}"),
     };
     Some(title)
+}
+
+/// Returns the name of the row that these are compared with.
+pub(crate) fn reference<'a>(document: &ResultDocument, records: impl IntoIterator<Item = &'a CellRecord>) -> String {
+    let own = |record: &CellRecord| record.cell.row.reference(document.baseline) == document.baseline;
+    if records.into_iter().all(own) { document.baseline.to_string() } else { "the reference".to_owned() }
 }
 
 /// Returns the finding of a whole run, e.g. `vxlan costs most: it adds 6.8 µs to a TCP round trip`. The effect is the

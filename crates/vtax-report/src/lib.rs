@@ -31,6 +31,7 @@ mod markdown;
 mod meaning;
 mod measure;
 mod modes;
+mod next;
 mod notes;
 mod number;
 mod overview;
@@ -147,7 +148,7 @@ pub fn page(documents: &[ResultDocument], options: &Options, links: &[PageLink])
         let report = Reported::of(document);
         Article {
             id: document.id.clone(),
-            view: study::view(&report, &options),
+            view: study::view(&report, &options).with_next(next::sentence(&report)),
             overview: overview::overview(&report),
             charts: charts::charts(&report, &overview::cells(&report)),
         }

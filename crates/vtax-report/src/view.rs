@@ -194,6 +194,18 @@ impl View {
     }
 }
 
+impl View {
+    /// Adds the next step at the end of the answer.
+    pub(crate) fn with_next(mut self, next: Option<String>) -> View {
+        let parts = next.map(|next| SectionPart::bullets([next])).into_iter();
+        match &mut self.answer {
+            Some(answer) => answer.parts.extend(parts),
+            None => self.answer = Section::new("", parts.collect()),
+        }
+        self
+    }
+}
+
 impl Section {
     /// Returns `None` without parts.
     pub(crate) fn new(title: impl Into<String>, parts: Vec<SectionPart>) -> Option<Section> {

@@ -1,11 +1,16 @@
 //! Ctrl-C: the first one stops the run cleanly, the second leaves immediately.
+//!
+//! Signals that arrive together are one request. The terminal sends Ctrl-C to a whole group, and a program in front of
+//! vtax may forward its own; and the kernel sends the signal of prctl(2) PR_SET_PDEATHSIG for each thread of the parent
+//! that ends.
 
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use crate::{events::RunEvents, stop::Coded, threads::start};
@@ -20,6 +25,10 @@ const INTERRUPTED: i32 = 130;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
+/// Time after the first signal in which others belong to the same request. Nobody reads the message and presses again
+/// faster.
+const SAME_REQUEST: Duration = Duration::from_millis(300);
+
 type Action = Box<dyn Fn() + Send>;
 
 /// The user's request to stop, and the immediate reaction to it.
@@ -29,7 +38,8 @@ pub struct Interrupt {
     told: &'static str,
     /// Message for a user who leaves immediately.
     left: &'static str,
-    asked: Arc<AtomicUsize>,
+    /// Time of the first request.
+    asked: Arc<OnceLock<Instant>>,
     action: Arc<Mutex<Option<Action>>>,
     /// None in the thread that receives the signals.
     #[expect(dead_code, reason = "what counts is when the last clone of it is dropped")]
@@ -103,7 +113,7 @@ impl Interrupt {
 
     /// Returns whether the user has asked to stop.
     pub fn asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) > 0
+        self.asked.get().is_some()
     }
 
     /// Sets the action to take immediately when the user asks to stop, in place of an earlier one. If the user has
@@ -126,10 +136,14 @@ impl Interrupt {
     }
 
     fn signalled(&self, signal: i32) {
-        if self.asked.fetch_add(1, Ordering::Relaxed) > 0 {
-            self.events.tell(format_args!("vtax: exiting immediately; {}", self.left));
-            std::process::exit(128 + signal);
-        }
+        match self.asked.get().map(Instant::elapsed) {
+            Some(since) if since < SAME_REQUEST => return,
+            Some(_) => {
+                self.events.tell(format_args!("vtax: exiting immediately; {}", self.left));
+                std::process::exit(128 + signal);
+            }
+            None => self.asked.get_or_init(Instant::now),
+        };
         self.events.tell(format_args!("vtax: stopping: {} (press again to exit immediately)", self.told));
         self.act();
     }
@@ -143,7 +157,7 @@ impl Interrupt {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, os::unix::process::ExitStatusExt, process::Command, thread, time::Duration};
+    use std::{env, os::unix::process::ExitStatusExt, process::Command, sync::atomic::AtomicUsize, thread};
 
     use super::*;
 
@@ -162,6 +176,26 @@ mod tests {
         let mut child = Command::new(env::current_exe().expect("this program"));
         let output = child.args(["--exact", name]).env(CHILD, "").output().expect("it starts");
         assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
+    }
+
+    /// The end of `vtax ui` sends a signal for each of its threads. The second one ended the run before it had restored
+    /// the host.
+    #[test]
+    fn signals_that_arrive_together_are_one_request() {
+        let (interrupt, actions) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));
+        let taken = Arc::clone(&actions);
+        interrupt.on_ask(move || {
+            taken.fetch_add(1, Ordering::Relaxed);
+        });
+        let begun = Instant::now();
+        for signal in [SIGINT, SIGINT, SIGTERM] {
+            // After a long pause of this thread, the next one would end this program.
+            if begun.elapsed() < SAME_REQUEST / 2 {
+                interrupt.signalled(signal);
+            }
+        }
+        assert!(interrupt.asked());
+        assert_eq!(actions.load(Ordering::Relaxed), 1);
     }
 
     #[test]

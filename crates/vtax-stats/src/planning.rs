@@ -51,11 +51,16 @@ pub struct RoundNoise {
 impl RoundNoise {
     /// Estimates the noise from the rounds of a study; `None` if they are too few.
     pub fn of(pairs: &[Pair]) -> Option<RoundNoise> {
-        let rounds = u32::try_from(pairs.len()).ok().filter(|rounds| *rounds >= LEAST_FOR_NOISE)?;
         let tax = PairedTax::of(pairs, Confidence::P95).ok()?;
-        let half = (tax.high.ln() - tax.low.ln()) / 2.0;
+        RoundNoise::of_interval(tax.low, tax.high, tax.pairs)
+    }
+
+    /// Estimates the noise from the 95 % interval of a [`PairedTax`]; `None` if its rounds are too few.
+    pub fn of_interval(low: f64, high: f64, rounds: usize) -> Option<RoundNoise> {
+        let rounds = u32::try_from(rounds).ok().filter(|rounds| *rounds >= LEAST_FOR_NOISE)?;
+        let half = (high.ln() - low.ln()) / 2.0;
         let sd = half * f64::from(rounds).sqrt() / (quantile(0.975, rounds) * (PI / 3.0).sqrt());
-        Some(RoundNoise { sd, degrees: f64::from(rounds - 1) })
+        (sd.is_finite() && sd >= 0.0).then_some(RoundNoise { sd, degrees: f64::from(rounds - 1) })
     }
 
     /// Pools the noise of several comparisons of one kind with the same baseline. Because they share it, they contain

@@ -46,14 +46,25 @@ pub fn reset_signals(command: &mut Command) {
 /// Makes the kernel kill the program when the thread that starts it ends, for any reason. Call this last: the kernel
 /// forgets it when the program gets another user.
 pub fn die_with_parent(command: &mut Command) {
-    let parent = rustix::process::getpid();
-    // SAFETY: between fork and exec the hook only makes the system calls prctl and getppid.
-    unsafe { command.pre_exec(move || die_with(parent)) };
+    signal_with_parent(command, Signal::KILL);
 }
 
-/// Makes the kernel kill this process when its parent dies. If the parent has already died, the process ends now.
-fn die_with(parent: Pid) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+/// Makes the kernel interrupt the program, as Ctrl-C does, when the thread that starts it ends. Call this last, as
+/// [`die_with_parent`].
+pub fn interrupt_with_parent(command: &mut Command) {
+    signal_with_parent(command, Signal::INT);
+}
+
+fn signal_with_parent(command: &mut Command, signal: Signal) {
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec the hook only makes the system calls prctl and getppid.
+    unsafe { command.pre_exec(move || signal_with(parent, signal)) };
+}
+
+/// Makes the kernel send this process a signal when its parent dies. If the parent has already died, the process ends
+/// now.
+fn signal_with(parent: Pid, signal: Signal) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(signal))?;
     if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
-use super::{connections::ConnectionPlace, key::AccessKey, pages::Service};
+use super::{connections::ConnectionPlace, key::AccessKey};
 
 /// Permitted host names. Another site can let its name resolve to 127.0.0.1, but its requests then contain that name.
 const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
@@ -26,8 +26,8 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-pub(crate) async fn guard(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    let mut response = match refusal(&service.key, &request) {
+pub(crate) async fn guard(State(key): State<AccessKey>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&key, &request) {
         // A refused client is disconnected, so it doesn't occupy a place.
         Some(text) => (StatusCode::FORBIDDEN, [(header::CONNECTION, "close")], text).into_response(),
         None => {
@@ -49,6 +49,12 @@ fn refusal(key: &AccessKey, request: &Request) -> Option<&'static str> {
     if !HOSTS.contains(&name) {
         return Some("vtax ui responds to the host names 127.0.0.1 and localhost only.\n");
     }
-    let known = key.opens(request.uri().path());
-    (!known).then_some("Access requires a key: open the full address that `vtax ui` printed.\n")
+    if !key.opens(request.uri().path()) {
+        return Some("Access requires a key: open the full address that `vtax ui` printed.\n");
+    }
+    // Browsers report where a request comes from, and scripts cannot change that (Fetch Metadata Request Headers, 2.3).
+    let from = request.headers().get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let is_foreign = !is_read && from.is_some_and(|from| from != b"same-origin");
+    is_foreign.then_some("Requests of other sites change nothing here.\n")
 }

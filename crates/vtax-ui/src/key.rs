@@ -17,6 +17,11 @@ impl AccessKey {
         Ok(AccessKey(bits.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
+    /// Returns the digits.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Returns the prefix of every path.
     pub(crate) fn base(&self) -> String {
         format!("/{}", self.0)

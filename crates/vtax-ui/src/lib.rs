@@ -1,7 +1,8 @@
 //! `vtax ui`: the results of one store in a browser on this machine.
 //!
-//! It listens on 127.0.0.1 only, and responds only to clients with the key in the address that it prints. It is
-//! read-only. A run in progress is followed through the store, so any vtax process may measure it.
+//! It listens on 127.0.0.1 only, and responds only to clients with the key in the address that it prints. It changes
+//! nothing, except that it starts a built-in study if a reader confirms its plan. A run in progress is followed through
+//! the store, so any vtax process may measure it.
 //!
 //! The key is in the path and not in a cookie: a browser sends the cookies of 127.0.0.1 to every port, hence also to
 //! programs of other users of this machine.
@@ -14,10 +15,12 @@ mod connections;
 mod guard;
 mod key;
 mod latest;
+mod launch;
 mod list;
 mod live;
 mod machine;
 mod pages;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +31,7 @@ use std::{
 };
 
 use key::AccessKey;
+use launch::Launcher;
 
 /// Reason why the pages cannot be served.
 #[derive(Debug, miette::Diagnostic, thiserror::Error)]
@@ -50,11 +54,13 @@ pub struct Ui {
     key: AccessKey,
     state_dir: PathBuf,
     program: PathBuf,
+    launcher: Launcher,
 }
 
 impl Ui {
     /// Binds the port; 0 is any free one. Requests are not answered before [`Ui::serve`]. `program` is the vtax binary,
-    /// which lists the domains, labs and changed settings of this machine.
+    /// which lists the domains, labs and settings of this machine, and runs studies with the present priority, whatever
+    /// the caller's is later.
     pub fn bind(state_dir: PathBuf, program: PathBuf, port: u16) -> Result<Ui, UiError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => UiError::Taken(port),
@@ -62,10 +68,10 @@ impl Ui {
         })?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Ui { listener, address, key: AccessKey::random()?, state_dir, program })
+        Ok(Ui { listener, address, key: AccessKey::random()?, state_dir, program, launcher: Launcher::new()? })
     }
 
-    /// Returns the address to open in a browser. Anyone who knows it can read the results.
+    /// Returns the address to open in a browser. Anyone who knows it can read the results and start studies.
     pub fn address(&self) -> String {
         format!("http://{}{}/", self.address, self.key.base())
     }
@@ -78,7 +84,7 @@ impl Ui {
             .build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            connections::serve(listener, pages::router(self.state_dir, self.program, self.key)).await
+            connections::serve(listener, pages::router(self.state_dir, self.program, self.key, self.launcher)).await
         })
     }
 }

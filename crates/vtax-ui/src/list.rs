@@ -11,12 +11,13 @@ use super::{
     chosen::{Chosen, query},
     latest, machine,
     pages::{NoPage, Service},
+    start,
 };
 
 /// Number of results on one page of the list.
 const ON_A_PAGE: usize = 100;
 
-const STYLE: &str = include_str!("list.css");
+pub(crate) const STYLE: &str = include_str!("list.css");
 
 /// Filter of the list.
 struct Filter<'a> {
@@ -51,6 +52,7 @@ pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage>
         let host = escaped(&uname().nodename().to_string_lossy());
         let _ = writeln!(text, "<h1>{host}</h1>");
         text += &latest::sections(&service.figures, &service.state_dir, &base, &all);
+        text += &start::section(service, &all);
         text += &machine::sections(&service.program, &service.state_dir);
         text += "<h2>All results</h2>\n";
     } else {

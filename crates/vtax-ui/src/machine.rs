@@ -24,9 +24,10 @@ struct MachineList {
     arguments: [&'static str; 2],
 }
 
-const LISTS: [MachineList; 3] = [
+const LISTS: [MachineList; 4] = [
     MachineList { title: "Domains", arguments: ["ldm", "list"] },
     MachineList { title: "Labs", arguments: ["lab", "list"] },
+    MachineList { title: "Tuning findings", arguments: ["tune", "check"] },
     MachineList { title: "Changed settings", arguments: ["tune", "status"] },
 ];
 
@@ -49,23 +50,24 @@ pub(crate) fn sections(program: &Path, state_dir: &Path) -> String {
 
 fn section(list: &MachineList, program: &Path, state_dir: &Path) -> String {
     let MachineList { title, arguments } = list;
-    let text = escaped(&listed(arguments, program, state_dir));
+    let text = printed(arguments, program, state_dir, PATIENCE).unwrap_or_else(|error| error);
+    let text = escaped(&text);
     format!(
         "<section aria-label=\"{title}\">\n<h2>{title}</h2>\n\
          <pre role=\"region\" tabindex=\"0\" aria-label=\"{title}\">{text}</pre>\n</section>\n"
     )
 }
 
-/// Returns the output of the command, or the reason why there is none.
-fn listed(arguments: &[&str], program: &Path, state_dir: &Path) -> String {
+/// Returns the output of a vtax command, or the reason why there is none.
+pub(crate) fn printed(arguments: &[&str], program: &Path, state_dir: &Path, limit: Duration) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     die_with_parent(&mut command);
-    let text = match output_within(&mut command, PATIENCE) {
-        Ok(output) if output.status.success() => output.stdout,
-        Ok(output) => output.stderr,
-        Err(error) => error.to_string().into_bytes(),
-    };
-    String::from_utf8_lossy(&text).trim_end().chars().take(LONGEST).collect()
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end().chars().take(LONGEST).collect::<String>();
+    match output_within(&mut command, limit) {
+        Ok(output) if output.status.success() => Ok(text(output.stdout)),
+        Ok(output) => Err(text(output.stderr)),
+        Err(error) => Err(text(error.to_string().into_bytes())),
+    }
 }

@@ -4,11 +4,11 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::{
     Router,
-    extract::{Path, RawQuery, State},
+    extract::{DefaultBodyLimit, Path, RawQuery, State},
     http::StatusCode,
     middleware,
     response::{Html, IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use miette::Diagnostic;
 use tokio::{sync::Semaphore, task::spawn_blocking};
@@ -18,10 +18,12 @@ use vtax_report::{
 };
 use vtax_store::{Condition, RunSummary, Store, StoreError};
 
-use super::{chosen::Chosen, guard::guard, key::AccessKey, latest::DrawnFigures, list, live};
+use super::{chosen::Chosen, guard::guard, key::AccessKey, latest::DrawnFigures, launch::Launcher, list, live, start};
 
 /// Number of pages drawn concurrently. Charts occupy a CPU for a second or two.
 pub(crate) const DRAWN_TOGETHER: usize = 2;
+/// Maximum length of a form in a request.
+const LONGEST_BODY: usize = 1 << 10;
 /// Maximum number of results on one page.
 const OPENED_TOGETHER: usize = 8;
 /// Maximum number of samples of the results on one page, in total: drawing reads all of them.
@@ -35,26 +37,31 @@ pub(crate) struct Service {
     pub(crate) program: PathBuf,
     pub(crate) key: AccessKey,
     pub(crate) figures: DrawnFigures,
+    pub(crate) launcher: Launcher,
     drawing: Arc<Semaphore>,
     /// Watchers of runs in progress.
     pub(crate) watching: Arc<Semaphore>,
 }
 
-pub(crate) fn router(state_dir: PathBuf, program: PathBuf, key: AccessKey) -> Router {
+pub(crate) fn router(state_dir: PathBuf, program: PathBuf, key: AccessKey, launcher: Launcher) -> Router {
     let base = key.base();
     let [drawing, watching] = [DRAWN_TOGETHER, live::WATCHERS].map(|most| Arc::new(Semaphore::new(most)));
     let figures = DrawnFigures::default();
-    let service = Arc::new(Service { state_dir, program, key, figures, drawing, watching });
+    let service = Arc::new(Service { state_dir, program, key, figures, launcher, drawing, watching });
     let page = |path: &str| format!("{base}{path}");
     Router::new()
         .route(&base, get(results))
         .route(&page("/"), get(results))
         .route(&page("/open"), get(open))
+        .route(&page("/start"), get(start::plan).post(start::start))
+        .route(&page("/started"), get(start::started))
+        .route(&page("/cancel"), post(start::cancel))
         .route(&page("/run/{id}"), get(run))
         .route(&page("/run/{id}/report"), get(so_far))
         .route(&page("/run/{id}/events"), get(live::events))
         .fallback(|| async { (StatusCode::NOT_FOUND, "No such page.\n") })
-        .layer(middleware::from_fn_with_state(Arc::clone(&service), guard))
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(middleware::from_fn_with_state(service.key.clone(), guard))
         .with_state(service)
 }
 
@@ -70,7 +77,7 @@ impl NoPage {
         NoPage { status, told: told.into() }
     }
 
-    fn drawn(&self, service: &Service) -> Response {
+    pub(crate) fn drawn(&self, service: &Service) -> Response {
         let frame = PageFrame { title: "vtax: no such page", links: &service.links(), head: "", script: None };
         let page = format!(
             "<main id=\"contents\">\n<h1>Cannot show this page</h1>\n<p>{}</p>\n</main>\n",
@@ -96,21 +103,30 @@ impl From<StoreError> for NoPage {
 impl Service {
     /// Draws a page without delaying other responses. If the client disconnects, drawing continues and keeps its slot,
     /// so that no more than `DRAWN_TOGETHER` pages are ever drawn at the same time.
-    async fn draw(
+    pub(crate) async fn draw(
         self: Arc<Service>,
         draw: impl FnOnce(&Service) -> Result<String, NoPage> + Send + 'static,
+    ) -> Response {
+        self.worked(draw, |page| Html(page).into_response()).await
+    }
+
+    /// Does work like [`draw`](Self::draw), and responds with what becomes of its result.
+    pub(crate) async fn worked<T: Send + 'static>(
+        self: Arc<Service>,
+        work: impl FnOnce(&Service) -> Result<T, NoPage> + Send + 'static,
+        response: impl FnOnce(T) -> Response,
     ) -> Response {
         let Ok(turn) = Arc::clone(&self.drawing).acquire_owned().await else { unreachable!("it is never closed") };
         let service = Arc::clone(&self);
         let drawn = spawn_blocking(move || {
             let _turn = turn;
-            draw(&service)
+            work(&service)
         });
         let drawn = drawn.await;
         let drawn = drawn.unwrap_or_else(|_| {
             Err(NoPage::new(StatusCode::INTERNAL_SERVER_ERROR, "Drawing this page failed: this is a bug in vtax."))
         });
-        drawn.map_or_else(|none| none.drawn(&self), |page| Html(page).into_response())
+        drawn.map_or_else(|none| none.drawn(&self), response)
     }
 
     /// Returns the links at the top of every page.

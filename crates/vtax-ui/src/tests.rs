@@ -1,5 +1,7 @@
 //! Tests of the pages over plain HTTP, and of refused clients. `tests/browser` tests them in a browser.
 
+mod start;
+
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
@@ -72,6 +74,15 @@ impl Served {
 
     fn asked(&self, method: &str, path: &str, host: &str) -> String {
         self.sent(&format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// Sends a form, with further headers.
+    fn posted(&self, path: &str, headers: &str, form: &str) -> String {
+        let (base, length) = (&self.base, form.len());
+        self.sent(&format!(
+            "POST {base}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: \
+             {length}\r\n\r\n{form}"
+        ))
     }
 
     fn page(&self, path: &str) -> String {
@@ -186,7 +197,7 @@ fn a_broken_store_is_reported() {
 #[test]
 fn the_start_page_lists_what_commands_print() {
     let page = Served::new().page("/");
-    for listed in ["ldm list", "lab list", "tune status"] {
+    for listed in ["ldm list", "lab list", "tune check", "tune status"] {
         assert!(page.contains(&format!(">{listed}</pre>")), "{page}");
     }
 }
@@ -212,7 +223,7 @@ fn script(dir: &Path, text: &str) -> PathBuf {
 /// Each client released its slot while its page was still being drawn, so ten pages were drawn at the same time.
 #[test]
 fn clients_that_leave_have_no_more_pages_drawn_at_the_same_time() {
-    const COMMANDS: usize = 3;
+    const COMMANDS: usize = 4;
     let dir = tempfile::tempdir().expect("a folder");
     let log = dir.path().join("log");
     let text = format!("echo + >> {0}; sleep 0.2; echo - >> {0}", log.display());
@@ -246,7 +257,7 @@ fn commands_that_hang_delay_the_page_once() {
     let program = script(dir.path(), "exec sleep 600");
     let begun = Instant::now();
     let page = Served::by(program, dir).page("/");
-    assert_eq!(page.matches("it did not end within").count(), 3, "{page}");
+    assert_eq!(page.matches("it did not end within").count(), 4, "{page}");
     assert!(begun.elapsed() < 2 * super::machine::PATIENCE, "{:?}", begun.elapsed());
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::RunByCell;
 use crate::{
     cell::{Arm, Block, Cell, Instrument},
-    metric::{Metric, MetricFamily},
+    metric::{CostUnit, Metric, MetricFamily},
     result::{Delta, FloorRecord, TaxRecord},
     run::{SampleReading, pairs},
     workload::TestKind,
@@ -55,17 +55,16 @@ fn metrics(run: &RunByCell, cell: &Cell) -> impl Iterator<Item = Metric> {
 /// of the ratio comes from their ratios: the ratio's interval times the baseline would be too narrow, because it
 /// ignores the baseline's own uncertainty.
 fn delta(block: &Block, of: Metric, pairs: &[Pair]) -> Option<Delta> {
-    let baselines: Vec<f64> = pairs.iter().map(|pair| of.in_unit(pair.baseline)).collect();
-    let differences: Vec<f64> =
-        pairs.iter().zip(&baselines).map(|(pair, baseline)| of.in_unit(pair.cell) - baseline).collect();
+    let in_unit = |pair: &Pair| Pair { baseline: of.in_unit(pair.baseline), cell: of.in_unit(pair.cell) };
+    delta_of(&pairs.iter().map(in_unit).collect::<Vec<_>>(), of.cost_unit(block.kind()))
+}
+
+/// Returns the difference of pairs in this unit.
+pub(super) fn delta_of(pairs: &[Pair], unit: CostUnit) -> Option<Delta> {
+    let differences: Vec<f64> = pairs.iter().map(|pair| pair.cell - pair.baseline).collect();
     let Centre { value, low, high } = Centre::of(&differences, Confidence::P95).ok()?;
-    Some(Delta {
-        baseline: median(&baselines),
-        delta: value,
-        delta_low: low,
-        delta_high: high,
-        unit: of.cost_unit(block.kind()),
-    })
+    let baselines: Vec<f64> = pairs.iter().map(|pair| pair.baseline).collect();
+    Some(Delta { baseline: median(&baselines), delta: value, delta_low: low, delta_high: high, unit })
 }
 
 /// The part of a cost in µs that the responders of both cells caused by waiting, by their own clocks: the Hodges-Lehmann
@@ -154,16 +153,22 @@ pub(super) fn taxes(run: &RunByCell, floors: &[Floor]) -> BTreeMap<usize, Vec<Ta
     taxes
 }
 
+/// Returns the cell that a cell is compared with; `None` for the baseline.
+pub(super) fn reference(run: &RunByCell, index: usize) -> Option<usize> {
+    let (study, cells) = (&run.header.study, &run.header.study.cells);
+    let (block, row) = (cells[index].block(), study.compared_with(cells[index].row));
+    let of_block = |other: &Cell| other.row == row && other.block() == block;
+    cells.iter().position(of_block).filter(|against| *against != index)
+}
+
 fn comparisons<'a>(run: &RunByCell, floors: &'a [Floor]) -> Vec<Compared<'a>> {
     let (study, cells) = (&run.header.study, &run.header.study.cells);
     let compare = |index: usize, cell: &Cell, of: Metric| {
-        let (block, reference) = (cell.block(), study.compared_with(cell.row));
-        let of_block = |other: &Cell| other.row == reference && other.block() == block;
-        let against = cells.iter().position(of_block).filter(|against| *against != index)?;
+        let (block, against) = (cell.block(), reference(run, index)?);
         let pairs = pairs(of, test(cell), arm(run, against, Arm::A), arm(run, index, Arm::A));
         let tax = PairedTax::of(&pairs, Confidence::P95).ok()?;
         // Only the baseline is measured twice.
-        let is_of = |floor: &&Floor| (floor.block, floor.of, study.baseline) == (block, of, reference);
+        let is_of = |floor: &&Floor| (floor.block, floor.of, study.baseline) == (block, of, cells[against].row);
         let floor = floors.iter().find(is_of).map(|floor| &floor.floor);
         let delta = delta(&block, of, &pairs);
         let planted = planted(of, arm(run, against, Arm::A), arm(run, index, Arm::A));

@@ -10,7 +10,7 @@ use crate::{
     metric::{CostUnit, CpuRole, MetricFamily, SampleFigure},
     result::Disturbance,
     run::{
-        EndLocation, EndRecord, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader, Sample,
+        EndLocation, EndRecord, Figures, GuestCpu, HostCpu, OtherPrograms, PairRecord, RttFigures, RunHeader,
         UnavailableRow, WaitFigures,
     },
     study::{SamplingPlan, Study},

@@ -13,10 +13,18 @@ pub enum SamplePercentile {
     P999,
 }
 
-impl SamplePercentile {
-    /// Probability that all transactions of a sample were faster than the true percentile.
-    const MISSED: f64 = 0.025;
+/// Probability that all transactions of a sample were faster than the true percentile.
+const MISSED: f64 = 0.025;
 
+/// Returns the number of transactions that a sample needs for the percentile at this share, from above 0 to below 1.
+/// With fewer, the longest of them is shorter than the true percentile in more than 2.5 % of samples, and no 95 %
+/// interval of order statistics has an upper end: `share^n > 0.025` (David & Nagaraja, *Order Statistics*, section
+/// 7.1). Below one half, the same applies to the shortest and the lower end.
+pub(crate) fn least_transactions(share: f64) -> u64 {
+    (MISSED.ln() / share.max(1.0 - share).ln()).ceil() as u64
+}
+
+impl SamplePercentile {
     fn share(self) -> f64 {
         match self {
             SamplePercentile::P50 => 0.5,
@@ -25,11 +33,9 @@ impl SamplePercentile {
         }
     }
 
-    /// Returns the number of transactions that a sample needs for this percentile. With fewer, the longest of them is
-    /// shorter than the true percentile in more than 2.5 % of samples, and no 95 % interval of order statistics has an
-    /// upper end: `share^n > 0.025` (David & Nagaraja, *Order Statistics*, section 7.1).
+    /// Returns the number of transactions that a sample needs for this percentile.
     pub fn least_transactions(self) -> u64 {
-        (SamplePercentile::MISSED.ln() / self.share().ln()).ceil() as u64
+        least_transactions(self.share())
     }
 
     /// Returns the percentile in µs; NaN if the sample has too few transactions, or their times were not stored.
@@ -57,5 +63,6 @@ mod tests {
             let missed = |n: u64| percentile.share().powf(n as f64);
             assert!(missed(least) <= 0.025 && missed(least - 1) > 0.025, "{percentile:?}");
         }
+        assert_eq!(least_transactions(0.01), least_transactions(0.99));
     }
 }

@@ -127,7 +127,7 @@ fn spanned((low, high): (f64, f64), value: f64) -> (f64, f64) {
 
 /// Returns round figures from below `low` to above `high`: 1, 2 and 5 times each power of ten, or only the powers if
 /// there are many.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub(super) fn ticks(low: f64, high: f64) -> Vec<f64> {
     const MOST_FINE: f64 = 3.5;
     let steps: &[f64] = if (high / low).log10() <= MOST_FINE { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let powers = low.log10().floor() as i32..=high.log10().ceil() as i32 + 1;

@@ -36,8 +36,8 @@ pub(super) struct LineLayers {
     pub(super) x: Value,
     /// Axis of the values.
     pub(super) axis: Value,
-    /// Set if the axis of the values begins at zero.
-    pub(super) from_zero: bool,
+    /// Scale of the values.
+    pub(super) scale: Value,
 }
 
 impl LineLayers {
@@ -60,10 +60,9 @@ impl LineLayers {
     }
 
     fn encoding(&self, field: &str) -> Value {
-        let scale = json!({"zero": self.from_zero});
         json!({
             "x": self.x,
-            "y": {"field": field, "type": "quantitative", "axis": self.axis, "scale": scale},
+            "y": {"field": field, "type": "quantitative", "axis": self.axis, "scale": self.scale},
             "color": self.methods().line_colours(),
             "opacity": sheet::faint(&self.names, 1.0),
         })
@@ -78,6 +77,21 @@ impl LineLayers {
         let mut encoding = self.encoding("l");
         encoding["y2"] = json!({"field": "h"});
         encoding["opacity"] = sheet::faint(&self.names, opacity);
+        json!({"data": sheet::data(rows), "mark": mark, "encoding": encoding})
+    }
+
+    /// Returns marks of the points whose row of data has this value in `s`; null if there are none.
+    pub(super) fn marks(&self, shown: bool) -> Value {
+        let rows: Vec<Value> = self.rows.iter().filter(|row| row["s"] == shown).cloned().collect();
+        if rows.is_empty() {
+            return Value::Null;
+        }
+        let mut encoding = self.encoding("v");
+        encoding["tooltip"] = sheet::tip();
+        let mut mark = json!({"type": "point", "size": 32, "opacity": 1, "strokeWidth": 1.4, "filled": shown});
+        if !shown {
+            mark["fill"] = sheet::halo();
+        }
         json!({"data": sheet::data(rows), "mark": mark, "encoding": encoding})
     }
 

@@ -40,7 +40,7 @@ impl Scaling {
             rows: lines::rows(&self.lines, &self.quantity, count),
             x: self.counts(),
             axis: lines::axis(&self.quantity, lines::points(&self.lines).map(|point| point.measured)),
-            from_zero: true,
+            scale: json!({"zero": true}),
         };
         let notes = [
             drawn.note("Upright lines: 95 % intervals."),

@@ -40,7 +40,7 @@ impl TimeSeries {
             rows: lines::rows(&self.lines, &self.quantity, |at| format!("{} {}", number(at), inert(&self.time.unit))),
             x: json!({"field": "x", "type": "quantitative", "axis": times, "scale": {"zero": false, "nice": false}}),
             axis: lines::axis(&self.quantity, lines::points(&self.lines).map(|point| point.measured)),
-            from_zero: false,
+            scale: json!({"zero": false}),
         };
         let band = drawn.has_intervals().then(|| format!("Band: {}.", self.band));
         let notes = [band.as_deref(), sheet::nothing_note(drawn.rows.is_empty())];

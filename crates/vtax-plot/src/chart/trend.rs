@@ -69,7 +69,7 @@ impl Trend {
             rows: self.lines.iter().flat_map(|line| self.rows(line)).collect(),
             x: self.time(),
             axis: lines::axis(&self.quantity, runs().map(|run| run.measured)),
-            from_zero: false,
+            scale: json!({"zero": false}),
         };
         let notes = [
             drawn.note("Band: 95 % interval."),

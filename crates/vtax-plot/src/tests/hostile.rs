@@ -73,6 +73,7 @@ fn charts(rows: &Named, name: &str) -> Vec<Chart> {
         overview(rows, &heading, OverviewLayout::Wide),
         overview(rows, &heading, OverviewLayout::Narrow),
         scatter(rows, &heading, &x, &y),
+        shifts(rows, &heading, &x),
         stacked(rows, &heading, &x),
         time_series(rows, &heading, &x, &y),
         trend(rows, &heading, &x),
@@ -114,6 +115,20 @@ fn distribution(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
             .to_vec(),
     };
     Distribution {
+        heading: heading.clone(),
+        quantity: quantity.clone(),
+        lines: rows.iter().map(line).collect(),
+        slots: MethodSlots::default(),
+    }
+    .into()
+}
+
+fn shifts(rows: &Named, heading: &Heading, quantity: &Quantity) -> Chart {
+    let line = |(name, _, a, b): &(String, String, Measured, Measured)| ChartLine {
+        name: name.clone(),
+        points: [(50.0, *a), (a.value, *b), (99.0, *b)].map(|(at, measured)| ChartPoint { at, measured }).to_vec(),
+    };
+    Shifts {
         heading: heading.clone(),
         quantity: quantity.clone(),
         lines: rows.iter().map(line).collect(),

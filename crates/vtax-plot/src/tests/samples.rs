@@ -30,6 +30,8 @@ pub(crate) fn all() -> Vec<(&'static str, Chart)> {
         ("overview-narrow", overview(OverviewLayout::Narrow).into()),
         ("scaling", scaling().into()),
         ("scatter", scatter().into()),
+        ("shifts", shifts(2.0).into()),
+        ("shifts-of-tail", shifts(400.0).into()),
         ("stacked", stacked().into()),
         ("time-series", time_series().into()),
         ("trend", trend().into()),
@@ -195,6 +197,26 @@ fn scatter() -> Scatter {
         x: Quantity::new("Bandwidth", "Gbit/s"),
         y: Quantity::new("CPU", "% of a core"),
         points: METHODS.into_iter().zip(figures).map(point).collect(),
+        slots: slots(),
+    }
+}
+
+/// Returns differences that are `tail` times as large at the 99.9th percentile as at the median.
+fn shifts(tail: f64) -> Shifts {
+    let line = |(index, name): (usize, &&str)| {
+        let point = |percent: f64| {
+            let growth = 1.0 + (tail - 1.0) * (percent / 99.9).powi(40);
+            let value = (index as f64 - 0.5) * 1.3 * growth;
+            let half = 0.2 + 0.3 * growth;
+            ChartPoint { at: percent, measured: Measured::between(value, value - half, value + half) }
+        };
+        let percents = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
+        ChartLine { name: (*name).into(), points: percents.map(point).to_vec() }
+    };
+    Shifts {
+        heading: Heading::new("Where the cost is", "Difference of each percentile from the host's."),
+        quantity: Quantity::new("Difference from the host", "µs"),
+        lines: METHODS.iter().skip(1).enumerate().map(line).collect(),
         slots: slots(),
     }
 }

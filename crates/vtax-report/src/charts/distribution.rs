@@ -10,8 +10,9 @@ use super::{Drawn, of_block};
 use crate::{blocks::BlockCells, column_unit::ColumnUnit, finding, words};
 
 impl Drawn<'_> {
-    /// Percentiles of the times at the first MTU. Each line ends where fewer than ten transactions are left.
-    pub(super) fn distribution(&self, block: &BlockCells<'_>) -> Option<Distribution> {
+    /// Percentiles of the times at the first MTU. Each line ends where fewer than ten transactions are left. If another
+    /// chart states the differences, the title is about the times.
+    pub(super) fn distribution(&self, block: &BlockCells<'_>, differs_elsewhere: bool) -> Option<Distribution> {
         let column = *block.columns().first()?;
         let test = block.tests().into_iter().find(|test| test.is_round_trips())?;
         let records = of_block(block, test, column);
@@ -29,7 +30,8 @@ impl Drawn<'_> {
             points: points.iter().map(point).collect(),
         };
         let measured: Vec<&CellRecord> = lines.iter().map(|(record, _)| *record).collect();
-        let title = self.finding(&measured, Metric::P99).or_else(|| finding::slowest(&measured));
+        let difference = if differs_elsewhere { None } else { self.finding(&measured, Metric::P99) };
+        let title = difference.or_else(|| finding::slowest(&measured));
         let noun = words::capital(Metric::of(test).noun());
         (!lines.is_empty()).then(|| Distribution {
             heading: Heading::new(

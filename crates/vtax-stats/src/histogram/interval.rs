@@ -123,6 +123,20 @@ impl SparseHistogram {
         found.map_or(0, |(index, _)| edge(*index as usize))
     }
 
+    /// Returns several percentiles, ascending and above 0, each as [`percentile`](Self::percentile) does, in one pass.
+    pub fn percentiles<const N: usize>(&self, percents: [f64; N]) -> [u64; N] {
+        let cumulative = self.cumulative();
+        let count = self.count();
+        let mut at = 0;
+        percents.map(|percent| {
+            let wanted = rank(percent, count);
+            while cumulative.get(at + 1).is_some() && cumulative[at].1 < wanted {
+                at += 1;
+            }
+            cumulative.get(at).map_or(0, |(edge, _)| *edge)
+        })
+    }
+
     /// Returns the upper edge of the last bucket used, in nanoseconds; 0 if empty.
     pub fn max(&self) -> u64 {
         self.0.last().map_or(0, |(index, _)| upper_edge(*index as usize))
@@ -228,6 +242,7 @@ mod tests {
         let empty = SparseHistogram::default();
         assert!(empty.is_empty());
         assert_eq!((empty.count(), empty.percentile(99.0), empty.max()), (0, 0, 0));
+        assert_eq!(empty.percentiles([1.0, 99.0]), [0, 0]);
     }
 
     #[test]
@@ -257,6 +272,8 @@ mod tests {
             for percent in [percent, 0.0, 50.0, 90.0, 99.0, 99.9] {
                 prop_assert_eq!(interval.percentile(percent), whole.percentile(percent), "p{}", percent);
             }
+            let ascending = [0.01, 1.0, 50.0, percent.max(50.0), 100.0];
+            prop_assert_eq!(interval.percentiles(ascending), ascending.map(|percent| interval.percentile(percent)));
         }
 
         #[test]

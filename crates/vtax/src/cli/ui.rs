@@ -30,8 +30,8 @@ pub(crate) fn ui(args: &UiArgs, places: &Locations) -> Result<Exit, Stop> {
     let _ = nice(LAST);
     print(&format!("{}\n", ui.address()))?;
     tell!(
-        "Open this address in a browser on this machine. It contains a key: anyone who knows it can read the results. \
-           Press Ctrl-C to stop."
+        "Open this address in a browser on this machine. It contains a key: anyone who knows it can read the results and \
+         start studies. Press Ctrl-C to stop."
     );
     ui.serve().map_err(Stop::infrastructure)?;
     Ok(Exit::Done)

@@ -63,6 +63,15 @@ fn a_tail_has_a_tax_where_the_median_has_none() {
     let summary = bridge.summary.as_ref().expect("measured");
     assert!((summary.estimate(SampleFigure::P99).expect("enough").mean - 250.2).abs() < 0.3);
     assert_eq!(summary.estimate(SampleFigure::P999), None);
+    let shifted: Vec<f64> = bridge.shifts.iter().filter(|shift| shift.excludes_zero()).map(|it| it.percent).collect();
+    assert_eq!(shifted, [99.0], "p99.9 requires 3,688 transactions");
+    let of_metric = |of| bridge.tax_of(of).expect("enough transactions").delta;
+    for (percent, of) in [(50.0, Metric::P50), (99.0, Metric::P99)] {
+        let shift = bridge.shifts.iter().find(|shift| shift.percent == percent).expect("enough transactions");
+        assert_eq!((Some(shift.delta), shift.pairs), (of_metric(of), 11), "the same as its tax");
+    }
+    let others = [record(&document, "native", TestKind::Rr), record(&document, "bridge", TestKind::Stream)];
+    assert!(others.iter().all(|record| record.shifts.is_empty()), "the baseline, and a test without transactions");
 }
 
 /// Without guests the hosts' CPU time is that of the threads, which already has its tax.
