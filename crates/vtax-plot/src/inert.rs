@@ -5,14 +5,20 @@
 
 use std::borrow::Cow;
 
-/// Maximum length: longer names would leave no room for the figures.
-const LONGEST: usize = 80;
-
-/// Returns the text as it is drawn.
+/// Returns a name as it is drawn. Longer names would leave no room for the figures.
 pub(crate) fn inert(text: &str) -> String {
-    let shown: String = text.chars().take(LONGEST + 1).map(visible).collect();
-    match shown.chars().count() > LONGEST {
-        true => shown.chars().take(LONGEST - 1).chain(['…']).collect(),
+    shortened(text, 80)
+}
+
+/// Returns a sentence as it is drawn above a chart, where it may take several lines.
+pub(crate) fn title(text: &str) -> String {
+    shortened(text, 200)
+}
+
+fn shortened(text: &str, longest: usize) -> String {
+    let shown: String = text.chars().take(longest + 1).map(visible).collect();
+    match shown.chars().count() > longest {
+        true => shown.chars().take(longest - 1).chain(['…']).collect(),
         false => shown,
     }
 }

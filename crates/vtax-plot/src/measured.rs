@@ -1,11 +1,11 @@
 //! Elements of charts: figures with their intervals, quantities with their units, headings.
 
-use crate::inert::{inert, prose};
+use crate::inert::{self, inert, prose};
 
 /// Title of a chart, and a summary for readers who cannot see it.
 #[derive(Clone, Debug, Default)]
 pub struct Heading {
-    /// Short title.
+    /// Title: a name or a sentence.
     pub title: String,
     /// Summary of a few sentences: what is compared, and the result.
     pub summary: String,
@@ -18,7 +18,7 @@ impl Heading {
     }
 
     pub(crate) fn title(&self) -> String {
-        inert(&self.title)
+        inert::title(&self.title)
     }
 
     pub(crate) fn summary(&self) -> String {

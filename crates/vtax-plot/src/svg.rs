@@ -5,6 +5,7 @@ use crate::{
     measured::Heading,
     palette::{FONT, Theme},
     raster,
+    sheet::wrapped,
 };
 
 /// Picture for a page. Text and axes have the colour of the page's text, and all others come from CSS variables (see
@@ -25,8 +26,11 @@ struct Size {
     height: f32,
 }
 
-/// Height of the title in a standalone file.
-const TITLE: f32 = 34.0;
+/// Space around the title in a standalone file, and the height of each of its lines, in pixels.
+const TITLE_PADDING: f32 = 14.0;
+const TITLE_LINE: f32 = 20.0;
+/// Mean width of a character of the title.
+const TITLE_CHARACTER: f32 = 8.0;
 
 impl Svg {
     /// Replaces the root of Vega's SVG; returns `None` if it has an unexpected form.
@@ -51,14 +55,20 @@ impl Svg {
     /// Returns the same picture as a standalone file, with its title above it and colours that depend on no page.
     pub fn standalone(&self, theme: Theme) -> Standalone {
         let Size { width, height } = self.size;
-        let height = height + TITLE;
-        let (ink, ground, title) = (theme.ink(), theme.ground(), escaped(&self.title));
+        let lines = wrapped(&self.title, ((width / TITLE_CHARACTER) as usize).saturating_sub(2));
+        let above = TITLE_PADDING + TITLE_LINE * lines.len() as f32;
+        let height = height + above;
+        let line = |(number, text): (usize, &String)| {
+            let y = TITLE_LINE * (number + 1) as f32 - above + 4.0;
+            format!("<tspan x=\"10\" y=\"{y}\">{}</tspan>", escaped(text))
+        };
+        let title: String = lines.iter().enumerate().map(line).collect();
+        let (ink, ground) = (theme.ink(), theme.ground());
         let inside = in_tags(&self.inside, |tag| theme.applied(tag));
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{height}\" \
-             font-family=\"{FONT}\" viewBox=\"0 -{TITLE} {width} {height}\"><rect y=\"-{TITLE}\" width=\"{width}\" height=\"{height}\" \
-             fill=\"{ground}\"/><text x=\"10\" y=\"-10\" font-size=\"15\" \
-             font-weight=\"600\" fill=\"{ink}\">{title}</text>{inside}</svg>"
+             font-family=\"{FONT}\" viewBox=\"0 -{above} {width} {height}\"><rect y=\"-{above}\" width=\"{width}\" height=\"{height}\" \
+             fill=\"{ground}\"/><text font-size=\"15\" font-weight=\"600\" fill=\"{ink}\">{title}</text>{inside}</svg>"
         );
         Standalone { text }
     }

@@ -96,7 +96,9 @@ fn unshown<'a>(
     let comparisons = compared.iter().filter(|(_, other)| other.of.family() == tax.of.family()).count();
     let noise = RoundNoise::of_interval(tax.low, tax.high, tax.pairs)?.of_another_run();
     let rounds = rounds_to_show(tax.ratio.ln().abs(), noise, comparisons)?;
-    let is_open = !tax.verdict.is_shown() && rounds as usize > tax.pairs;
+    // If more rounds showed it, the report would call it within noise.
+    let is_within_floor = tax.floor.is_some_and(|floor| tax.ratio.ln().abs() <= floor.ln_1p());
+    let is_open = !tax.verdict.is_shown() && rounds as usize > tax.pairs && !is_within_floor;
     is_open.then_some(Unshown { record, tax, rounds })
 }
 
