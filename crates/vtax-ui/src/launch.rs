@@ -1,8 +1,8 @@
 //! A study that a page starts: one at a time, as a separate vtax process.
 //!
 //! The run has the priority that `vtax ui` was started with, not the lowest one of the pages: a thread keeps that
-//! priority and starts the process. If `vtax ui` ends for any reason, the run is interrupted as by Ctrl-C, so that it
-//! saves its samples and restores the host.
+//! priority and starts the process. If `vtax ui` ends for any reason, the run gets SIGHUP, so that it saves its samples
+//! and restores the host as after Ctrl-C, even if it has already been cancelled.
 
 use std::{
     fs::File,
@@ -22,7 +22,7 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 use vtax_model::study::Study;
-use vtax_sys::inherit::{interrupt_with_parent, reset_signals};
+use vtax_sys::inherit::{hang_up_with_parent, reset_signals};
 
 use super::{chosen::Chosen, key::AccessKey};
 
@@ -167,7 +167,7 @@ impl Launcher {
         // Ctrl-C in the terminal of `vtax ui` would be a second interrupt, after which a run doesn't restore the host.
         command.process_group(0);
         reset_signals(&mut command);
-        interrupt_with_parent(&mut command);
+        hang_up_with_parent(&mut command);
         let (to, process) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts it has ended");
         let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -130,7 +130,7 @@ fn a_run_has_the_priority_that_the_launcher_was_created_with() {
 fn a_run_is_interrupted_with_its_launcher_and_can_still_write_messages() {
     let dir = tempfile::tempdir().expect("a folder");
     let [begun, saved] = ["begun", "saved"].map(|name| dir.path().join(name));
-    let stop = format!("trap 'kill $!; echo stopping >&2 && echo > {}; exit 130' INT", saved.display());
+    let stop = format!("trap 'kill $!; echo stopping >&2 && echo > {}; exit 130' HUP", saved.display());
     let program = script(dir.path(), &format!("{stop}\nsleep 600 & echo > {}; wait", begun.display()));
     let launcher = Launcher::new().expect("a thread");
     let key = launcher.offer(StartableStudy { id: "demo", quick: false }).expect("a key");
