@@ -153,13 +153,14 @@ impl PodPlan {
         pods.chain(services).collect::<Vec<_>>().join("---\n")
     }
 
+    /// The namespace is quoted. In YAML, `123` would be a number, and `null` the default namespace of kubectl's context.
     fn metadata(&self, pod: PlannedPod) -> String {
         let PodPlan { stem, namespace, .. } = self;
         let name = self.name(pod);
         format!(
             "metadata:
   name: {name}
-  namespace: {namespace}
+  namespace: \"{namespace}\"
   labels: {{app.kubernetes.io/managed-by: vtax, vtax/run: {stem}, vtax/pod: {name}}}
 "
         )
@@ -221,14 +222,14 @@ kind: Service
         let role = format!(
             "{version}
 kind: Role
-metadata: {{name: vtax-pods, namespace: {namespace}}}
+metadata: {{name: vtax-pods, namespace: \"{namespace}\"}}
 rules:
 - {{apiGroups: [\"\"], resources: [pods, services], verbs: [create, get, list, watch, delete]}}
 - {{apiGroups: [\"\"], resources: [pods/exec], verbs: [create]}}
 ---
 {version}
 kind: RoleBinding
-metadata: {{name: vtax-pods, namespace: {namespace}}}
+metadata: {{name: vtax-pods, namespace: \"{namespace}\"}}
 {subjects}
 roleRef: {{kind: Role, name: vtax-pods, apiGroup: rbac.authorization.k8s.io}}
 "
@@ -296,6 +297,16 @@ mod tests {
         let pods = StudyPods { image, nodes: vec!["n1".parse().expect("a name")], ..StudyPods::default() };
         let manifest = PodPlan::new(RUN, &pods, [PodPath::OneNode], 60).manifest();
         assert!(!manifest.lines().any(|line| line.starts_with("hostPID")), "{manifest}");
+    }
+
+    #[test]
+    fn a_namespace_remains_text() {
+        let nodes = vec!["n1".parse().expect("a name")];
+        let pods = StudyPods { namespace: "123".parse().expect("a name"), nodes, ..StudyPods::default() };
+        let plan = PodPlan::new(RUN, &pods, [PodPath::OneNode], 60);
+        for yaml in [plan.manifest(), plan.permissions(false)] {
+            assert!(yaml.contains("namespace: \"123\"") && !yaml.contains("namespace: 123"), "{yaml}");
+        }
     }
 
     #[test]
