@@ -13,8 +13,6 @@ use vtax_model::{
 
 /// Name of the only container.
 const CONTAINER: &str = "vtax";
-/// Label of everything that vtax creates in a cluster.
-pub const LABEL: &str = "app.kubernetes.io/managed-by=vtax";
 
 /// Pods of a run, and services that lead to them.
 #[derive(Debug, Clone)]
@@ -120,6 +118,11 @@ impl PodPlan {
     /// Returns the ports of each service. Each leads to the same port of the pod.
     pub fn ports(&self) -> &[u16] {
         &self.ports
+    }
+
+    /// Returns a label selector of everything that the run creates, and of nothing else.
+    pub(crate) fn selector(&self) -> String {
+        format!("vtax/run={}", self.stem)
     }
 
     /// Returns everything to remove, as `TYPE/NAME`.

@@ -13,13 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    cluster_error::ClusterError,
-    engine::EngineRefusal,
-    kubectl::Kubectl,
-    pod_error::said,
-    pod_plan::{LABEL, PodPlan},
-};
+use super::{cluster_error::ClusterError, engine::EngineRefusal, kubectl::Kubectl, pod_error::said, pod_plan::PodPlan};
 
 /// The arguments are kubectl, a namespace, and the objects. A vtax that is killed may have left a `kubectl create` that
 /// still runs: it ends within its request timeout of 15 s, so everything is deleted a second time after that. Nobody
@@ -69,7 +63,8 @@ impl PodRemover {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let failed = |error| ClusterError::of("remove pods", EngineRefusal::NoProgram(error));
         let mut shell = command.spawn().map_err(failed)?;
-        let command = format!("kubectl delete pods,services --namespace {namespace} --selector {LABEL}");
+        let selector = plan.selector();
+        let command = format!("kubectl delete pods,services --namespace {namespace} --selector {selector}");
         Ok(PodRemover { input: shell.stdin.take(), shell, command })
     }
 
