@@ -17,7 +17,8 @@ use super::{cluster_error::ClusterError, engine::EngineRefusal, kubectl::Kubectl
 
 /// The arguments are kubectl, a namespace, and the objects. A vtax that is killed may have left a `kubectl create` that
 /// still runs: it ends within its request timeout of 15 s, so everything is deleted a second time after that. Nobody
-/// reads the messages then, and a write to a closed pipe would kill kubectl.
+/// reads the messages then, and a write to a closed pipe would end the shell. A user who lacks the permission doesn't get
+/// it within minutes.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 kubectl=$1 namespace=$2
@@ -25,9 +26,14 @@ shift 2
 remove() {
     tries=$1
     shift
-    until "$kubectl" delete --namespace "$namespace" --ignore-not-found --wait --timeout=60s "$@" </dev/null >/dev/null; do
+    until words=$("$kubectl" delete --namespace "$namespace" --ignore-not-found --wait --timeout=60s "$@" \
+        </dev/null 2>&1 >/dev/null); do
         tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || return 1
+        case $words in *"(Forbidden)"*) tries=0 ;; esac
+        if [ "$tries" -le 0 ]; then
+            printf '%s\n' "$words" >&2
+            return 1
+        fi
         sleep 5
     done
 }
@@ -135,6 +141,16 @@ mod tests {
         assert_eq!(deleted(folder.path()), expected);
         drop(started(folder.path()));
         assert_eq!(deleted(folder.path()), expected.repeat(2));
+    }
+
+    #[test]
+    fn a_refused_removal_is_not_repeated() {
+        let script = "echo \"$1\" >>\"$0.words\"; echo 'Error from server (Forbidden): no' >&2; exit 1";
+        let folder = program("kubectl", script);
+        let told = started(folder.path()).remove().expect_err("refused").to_string();
+        let of_run = "--selector vtax/run=vtax-20260102-030405-0a1b";
+        assert!(told.contains("(Forbidden)") && told.contains(of_run), "{told}");
+        assert_eq!(deleted(folder.path()), "delete\n");
     }
 
     #[test]
