@@ -46,10 +46,7 @@ pub enum ClusterError {
     #[error("the service {service} has no address in the cluster ({words}); omit the rows of services: --methods")]
     #[diagnostic(code("kubectl-failed"))]
     NoAddress { service: ObjectName, words: ForeignText },
-    #[error(
-        "{end}: the pod {state}; it was created for the run, and is removed again; check the image (--image) and the \
-         nodes (--nodes)"
-    )]
+    #[error("{end}: the pod {state}; it was created for the run; check the image (--image) and the nodes (--nodes)")]
     #[diagnostic(code("pods-not-started"))]
     NotStarted { end: Box<PodEnd>, state: PodState },
     #[error("waiting for a pod of the run: {source}")]
@@ -58,6 +55,9 @@ pub enum ClusterError {
     #[error("not everything that vtax created in the cluster is removed: {words}; remove it: {command}")]
     #[diagnostic(code("pods-not-removed"))]
     Left { words: ForeignText, command: String },
+    #[error("{failed}; and then: {left}")]
+    #[diagnostic(code("pods-not-removed"))]
+    LeftAfter { failed: Box<ClusterError>, left: Box<ClusterError> },
 }
 
 impl ClusterError {
