@@ -77,7 +77,7 @@ mod tests {
 
     /// Does the same with a kubectl that runs this script to delete.
     fn created_if(deletes: &str, states: &[&str]) -> (Result<(), ClusterError>, String) {
-        let script = "echo \"$1\" >>\"$0.words\"
+        let script = "[ \"$1\" = config ] && exit 1; echo \"$1\" >>\"$0.words\"
             case $1 in create) cat >/dev/null ;; delete) DELETES ;;
             get) head -n 1 \"$0.states\"; if [ \"$(wc -l <\"$0.states\")\" -gt 1 ]; then sed -i 1d \"$0.states\"; fi ;;
             esac";
