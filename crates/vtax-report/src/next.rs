@@ -34,6 +34,7 @@ pub(crate) fn sentence(report: &Reported<'_>) -> Option<String> {
     }
     match document.state {
         RunState::Running => None,
+        RunState::Stopped if !document.is_resumable() => None,
         RunState::Stopped => Some(format!(
             "Next: complete this run, of which {} of {} rounds are there: vtax run --resume {}",
             document.plan.rounds,
@@ -170,6 +171,8 @@ mod tests {
         document.state = RunState::Stopped;
         let told = told(&document).expect("it is stopped");
         assert!(told.ends_with(&format!("vtax run --resume {}", document.id)), "{told}");
+        document.baseline = "host-network".parse().expect("a row");
+        assert_eq!(sentence(&Reported::of(&document)), None, "its pods were removed");
     }
 
     #[test]
