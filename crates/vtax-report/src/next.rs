@@ -48,7 +48,7 @@ pub(crate) fn sentence(report: &Reported<'_>) -> Option<String> {
 /// Returns the number of rounds, the time and the command that show the difference that needs the fewest rounds.
 fn more_rounds(report: &Reported<'_>) -> Option<String> {
     let (document, compared) = (report.document, compared(report));
-    let unshown = compared.iter().filter_map(|one| unshown(one, &compared));
+    let unshown = compared.into_iter().filter_map(|one| unshown(one, document));
     let Unshown { record, tax, rounds } = unshown.min_by_key(|one| one.rounds)?;
     let is = if tax.verdict == Verdict::NotConfirmed { "not significant after Holm" } else { "not shown" };
     let subject = format!("{} with {}", finding::subject(record, tax.of), record.cell.row);
@@ -90,15 +90,23 @@ fn compared<'a>(report: &Reported<'a>) -> Vec<(&'a CellRecord, &'a TaxRecord)> {
 
 /// Returns a difference that is not shown, with the rounds for one of the size that was found. `None` if it is shown,
 /// or if too few rounds are known or too many needed.
-fn unshown<'a>(
-    (record, tax): &(&'a CellRecord, &'a TaxRecord),
-    compared: &[(&CellRecord, &TaxRecord)],
-) -> Option<Unshown<'a>> {
-    let comparisons = compared.iter().filter(|(_, other)| other.of.family() == tax.of.family()).count();
+fn unshown<'a>((record, tax): (&'a CellRecord, &'a TaxRecord), document: &ResultDocument) -> Option<Unshown<'a>> {
+    let comparisons = judged_with(tax, document);
     let noise = RoundNoise::of_interval(tax.low, tax.high, tax.pairs)?.of_another_run();
     let rounds = rounds_to_show(tax.ratio.ln().abs(), noise, comparisons)?;
     let is_open = !tax.verdict.is_shown() && rounds as usize > tax.pairs;
     is_open.then_some(Unshown { record, tax, rounds })
+}
+
+/// Returns the number of comparisons that share the level of significance with this one: those of its mode and family of
+/// metrics, also in cells that the answer isn't about.
+fn judged_with(tax: &TaxRecord, document: &ResultDocument) -> usize {
+    let all = document.cells.iter().flat_map(|record| match &record.taxes[..] {
+        // In documents of older versions.
+        [] => record.tax.as_slice(),
+        taxes => taxes,
+    });
+    all.filter(|other| (other.instrument, other.of.family()) == (tax.instrument, tax.of.family())).count()
 }
 
 /// Returns the cause of the noise in a cell, if the result shows one, with the remedy.
