@@ -119,7 +119,7 @@ fn less_noise(document: &ResultDocument, record: &CellRecord) -> String {
 /// Returns the words of the command that repeats the run, without its seed: another run has another order.
 fn command(document: &ResultDocument) -> Vec<&str> {
     let words: Vec<&str> = document.command.raw().split(' ').collect();
-    let is_seed = |at: usize| words[at] == "--seed" || at > 0 && words[at - 1] == "--seed";
+    let is_seed = |at: usize| words[at].split('=').next() == Some("--seed") || at > 0 && words[at - 1] == "--seed";
     (0..words.len()).filter(|at| !is_seed(*at)).map(|at| words[at]).collect()
 }
 
@@ -154,7 +154,9 @@ mod tests {
 
     #[test]
     fn the_next_step_names_rounds_time_and_command() {
-        let told = told(&short(8, "vtax run demo --seed 7 --pin none")).expect("not all is shown");
+        let of = |command| told(&short(8, command)).expect("not all is shown");
+        let told = of("vtax run demo --seed 7 --pin none");
+        assert_eq!(of("vtax run demo --seed=7 --pin none"), told);
         insta::assert_snapshot!(told);
     }
 
