@@ -16,8 +16,9 @@ use vtax_stats::{
 
 use super::{answer, blocks::Reported, finding, number::waiting};
 
-/// Options that determine the number of rounds, with which a command cannot have `--samples` too.
-const ROUNDS: [&str; 6] = ["--samples", "--show", "--budget", "--confidence", "--resume", "--quick"];
+/// Words that determine the number of rounds, with which a command cannot have `--samples` too. `vtax tune prove` chooses
+/// it by its budget.
+const ROUNDS: [&str; 7] = ["--samples", "--show", "--budget", "--confidence", "--resume", "--quick", "prove"];
 
 /// A difference that is not shown, and the number of rounds that would show it.
 struct Unshown<'a> {
@@ -162,9 +163,10 @@ mod tests {
 
     #[test]
     fn a_command_with_its_own_rounds_is_not_extended() {
-        for command in ["", "vtax run demo --samples 8", "vtax run demo --show=2%", "vtax run --resume last"] {
+        let others = ["", "vtax run --resume last", "vtax tune prove --to zone:rack/web"];
+        for command in ["vtax run demo --samples 8", "vtax run demo --show=2%"].into_iter().chain(others) {
             let told = told(&short(8, command)).expect("not all is shown");
-            assert!(told.contains("rounds instead of") && !told.contains("vtax run"), "{told}");
+            assert!(told.contains("rounds instead of") && !told.contains("vtax "), "{told}");
         }
     }
 
