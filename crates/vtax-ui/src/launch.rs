@@ -24,7 +24,7 @@ use rustix::{
 use vtax_model::study::Study;
 use vtax_sys::inherit::{hang_up_with_parent, reset_signals};
 
-use super::{chosen::Chosen, key::AccessKey};
+use super::{chosen::Chosen, key::AccessKey, machine::use_results};
 
 /// Maximum length of the shown end of a run's messages, in bytes.
 const KEPT: u64 = 8 << 10;
@@ -162,7 +162,8 @@ impl Launcher {
         messages: &RunMessages,
     ) -> io::Result<Child> {
         let mut command = Command::new(program);
-        command.args(study.arguments()).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");
+        command.args(study.arguments()).env("NO_COLOR", "1");
+        use_results(&mut command, state_dir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages.0.try_clone()?);
         // Ctrl-C in the terminal of `vtax ui` would be a second interrupt, after which a run doesn't restore the host.
         command.process_group(0);
