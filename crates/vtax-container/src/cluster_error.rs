@@ -25,6 +25,12 @@ pub enum ClusterError {
     )]
     #[diagnostic(code("cluster-forbidden"))]
     Forbidden { doing: &'static str, words: ForeignText },
+    #[error(
+        "--namespace {namespace}: the cluster has no such namespace ({words}); create it, or name one of `kubectl get \
+         namespaces`"
+    )]
+    #[diagnostic(code("no-cluster-namespace"))]
+    NoNamespace { namespace: ObjectName, words: ForeignText },
     #[error("kubectl could not {doing}: {words}; check `kubectl get nodes`")]
     #[diagnostic(code("kubectl-failed"))]
     Said { doing: &'static str, words: ForeignText },
@@ -61,6 +67,22 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
+    /// Returns true if the user's input is wrong, and nothing was changed.
+    pub fn is_of_input(&self) -> bool {
+        matches!(self, ClusterError::NoNamespace { .. })
+    }
+
+    /// Returns the error of creating something in this namespace.
+    pub(crate) fn in_namespace(self, namespace: &ObjectName) -> ClusterError {
+        let absent = format!("namespaces \"{namespace}\" not found");
+        match self {
+            ClusterError::Said { words, .. } if words.raw().contains(&absent) => {
+                ClusterError::NoNamespace { namespace: namespace.clone(), words }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn of(doing: &'static str, refusal: EngineRefusal) -> ClusterError {
         match refusal {
             EngineRefusal::NoProgram(source) => ClusterError::NoProgram { source },
