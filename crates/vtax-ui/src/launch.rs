@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io,
     os::unix::{fs::FileExt, process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -68,6 +68,8 @@ pub(crate) enum NotStarted {
 /// Starts studies, after their plan has been shown.
 #[derive(Debug)]
 pub(crate) struct Launcher {
+    /// The agent program that the user has named.
+    pub(crate) agent: Option<PathBuf>,
     starts: Mutex<Sender<ProcessStart>>,
     state: Mutex<LaunchState>,
 }
@@ -118,7 +120,7 @@ impl Launcher {
             }
         };
         thread::Builder::new().name("launcher".into()).spawn(work)?;
-        Ok(Launcher { starts: Mutex::new(sender), state: Mutex::default() })
+        Ok(Launcher { agent: None, starts: Mutex::new(sender), state: Mutex::default() })
     }
 
     fn locked(&self) -> MutexGuard<'_, LaunchState> {
@@ -163,6 +165,9 @@ impl Launcher {
     ) -> io::Result<Child> {
         let mut command = Command::new(program);
         command.args(study.arguments()).env("NO_COLOR", "1");
+        if let Some(agent) = &self.agent {
+            command.arg("--agent").arg(agent);
+        }
         use_results(&mut command, state_dir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages.0.try_clone()?);
         // Ctrl-C in the terminal of `vtax ui` would be a second interrupt, after which a run doesn't restore the host.
