@@ -113,7 +113,7 @@ fn pods_are_compared_with_each_other_and_removed() {
         assert_eq!(port, expected, "{method}");
     }
     let manifest = fs::read_to_string(cluster.file("manifest")).expect("it was created");
-    assert!(manifest.contains("nodeName: \"n1\"") && manifest.contains("namespace: shop"), "{manifest}");
+    assert!(manifest.contains("nodeName: \"n1\"") && manifest.contains("namespace: \"shop\""), "{manifest}");
     assert_eq!(cluster.made(), 0, "a run ends when its pods are removed");
     cluster.assert_nothing_left();
     assert_nothing_left(&bench);

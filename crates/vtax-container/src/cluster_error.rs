@@ -25,6 +25,12 @@ pub enum ClusterError {
     )]
     #[diagnostic(code("cluster-forbidden"))]
     Forbidden { doing: &'static str, words: ForeignText },
+    #[error(
+        "--namespace {namespace}: the cluster has no such namespace ({words}); create it, or name one of `kubectl get \
+         namespaces`"
+    )]
+    #[diagnostic(code("no-cluster-namespace"))]
+    NoNamespace { namespace: ObjectName, words: ForeignText },
     #[error("kubectl could not {doing}: {words}; check `kubectl get nodes`")]
     #[diagnostic(code("kubectl-failed"))]
     Said { doing: &'static str, words: ForeignText },
@@ -46,10 +52,7 @@ pub enum ClusterError {
     #[error("the service {service} has no address in the cluster ({words}); omit the rows of services: --methods")]
     #[diagnostic(code("kubectl-failed"))]
     NoAddress { service: ObjectName, words: ForeignText },
-    #[error(
-        "{end}: the pod {state}; it was created for the run, and is removed again; check the image (--image) and the \
-         nodes (--nodes)"
-    )]
+    #[error("{end}: the pod {state}; it was created for the run; check the image (--image) and the nodes (--nodes)")]
     #[diagnostic(code("pods-not-started"))]
     NotStarted { end: Box<PodEnd>, state: PodState },
     #[error("waiting for a pod of the run: {source}")]
@@ -58,9 +61,28 @@ pub enum ClusterError {
     #[error("not everything that vtax created in the cluster is removed: {words}; remove it: {command}")]
     #[diagnostic(code("pods-not-removed"))]
     Left { words: ForeignText, command: String },
+    #[error("{failed}; and then: {left}")]
+    #[diagnostic(code("pods-not-removed"))]
+    LeftAfter { failed: Box<ClusterError>, left: Box<ClusterError> },
 }
 
 impl ClusterError {
+    /// Returns true if the user's input is wrong, and nothing was changed.
+    pub fn is_of_input(&self) -> bool {
+        matches!(self, ClusterError::NoNamespace { .. })
+    }
+
+    /// Returns the error of creating something in this namespace.
+    pub(crate) fn in_namespace(self, namespace: &ObjectName) -> ClusterError {
+        let absent = format!("namespaces \"{namespace}\" not found");
+        match self {
+            ClusterError::Said { words, .. } if words.raw().contains(&absent) => {
+                ClusterError::NoNamespace { namespace: namespace.clone(), words }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn of(doing: &'static str, refusal: EngineRefusal) -> ClusterError {
         match refusal {
             EngineRefusal::NoProgram(source) => ClusterError::NoProgram { source },

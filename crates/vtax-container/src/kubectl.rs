@@ -69,6 +69,12 @@ impl Kubectl {
         command
     }
 
+    /// Returns the name of the current context. `None` if there is none, e.g. within a pod.
+    pub(crate) fn context(&self) -> Option<String> {
+        let text = self.answer(&["config", "current-context"]).ok()?;
+        Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+    }
+
     /// Lists the nodes. The user needs permission to list those of the whole cluster.
     pub fn nodes(&self) -> Result<ClusterNodes, ClusterError> {
         let doing = "list the nodes";

@@ -26,7 +26,7 @@ pub use self::{
     nodes::{BadNodes, ClusterNodes},
     pod::{BadPod, Pod},
     pod_error::{PodError, PodState},
-    pod_plan::{LABEL, PodPlan},
+    pod_plan::PodPlan,
     pod_query::PodQuery,
     pod_remover::PodRemover,
     query::ContainerQuery,

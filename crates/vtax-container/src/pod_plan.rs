@@ -13,8 +13,6 @@ use vtax_model::{
 
 /// Name of the only container.
 const CONTAINER: &str = "vtax";
-/// Label of everything that vtax creates in a cluster.
-pub const LABEL: &str = "app.kubernetes.io/managed-by=vtax";
 
 /// Pods of a run, and services that lead to them.
 #[derive(Debug, Clone)]
@@ -122,6 +120,11 @@ impl PodPlan {
         &self.ports
     }
 
+    /// Returns a label selector of everything that the run creates, and of nothing else.
+    pub(crate) fn selector(&self) -> String {
+        format!("vtax/run={}", self.stem)
+    }
+
     /// Returns everything to remove, as `TYPE/NAME`.
     pub fn objects(&self) -> Vec<String> {
         let services = self.served().into_iter().map(|pod| format!("service/{}", self.name(pod)));
@@ -153,13 +156,14 @@ impl PodPlan {
         pods.chain(services).collect::<Vec<_>>().join("---\n")
     }
 
+    /// The namespace is quoted. In YAML, `123` would be a number, and `null` the default namespace of kubectl's context.
     fn metadata(&self, pod: PlannedPod) -> String {
         let PodPlan { stem, namespace, .. } = self;
         let name = self.name(pod);
         format!(
             "metadata:
   name: {name}
-  namespace: {namespace}
+  namespace: \"{namespace}\"
   labels: {{app.kubernetes.io/managed-by: vtax, vtax/run: {stem}, vtax/pod: {name}}}
 "
         )
@@ -221,14 +225,14 @@ kind: Service
         let role = format!(
             "{version}
 kind: Role
-metadata: {{name: vtax-pods, namespace: {namespace}}}
+metadata: {{name: vtax-pods, namespace: \"{namespace}\"}}
 rules:
 - {{apiGroups: [\"\"], resources: [pods, services], verbs: [create, get, list, watch, delete]}}
 - {{apiGroups: [\"\"], resources: [pods/exec], verbs: [create]}}
 ---
 {version}
 kind: RoleBinding
-metadata: {{name: vtax-pods, namespace: {namespace}}}
+metadata: {{name: vtax-pods, namespace: \"{namespace}\"}}
 {subjects}
 roleRef: {{kind: Role, name: vtax-pods, apiGroup: rbac.authorization.k8s.io}}
 "
@@ -296,6 +300,16 @@ mod tests {
         let pods = StudyPods { image, nodes: vec!["n1".parse().expect("a name")], ..StudyPods::default() };
         let manifest = PodPlan::new(RUN, &pods, [PodPath::OneNode], 60).manifest();
         assert!(!manifest.lines().any(|line| line.starts_with("hostPID")), "{manifest}");
+    }
+
+    #[test]
+    fn a_namespace_remains_text() {
+        let nodes = vec!["n1".parse().expect("a name")];
+        let pods = StudyPods { namespace: "123".parse().expect("a name"), nodes, ..StudyPods::default() };
+        let plan = PodPlan::new(RUN, &pods, [PodPath::OneNode], 60);
+        for yaml in [plan.manifest(), plan.permissions(false)] {
+            assert!(yaml.contains("namespace: \"123\"") && !yaml.contains("namespace: 123"), "{yaml}");
+        }
     }
 
     #[test]

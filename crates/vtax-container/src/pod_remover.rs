@@ -13,27 +13,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    cluster_error::ClusterError,
-    engine::EngineRefusal,
-    kubectl::Kubectl,
-    pod_error::said,
-    pod_plan::{LABEL, PodPlan},
-};
+use super::{cluster_error::ClusterError, engine::EngineRefusal, kubectl::Kubectl, pod_error::said, pod_plan::PodPlan};
 
-/// The arguments are kubectl, a namespace, and the objects. A vtax that is killed may have left a `kubectl create` that
-/// still runs: it ends within its request timeout of 15 s, so everything is deleted a second time after that. Nobody
-/// reads the messages then, and a write to a closed pipe would kill kubectl.
+/// The arguments are kubectl, its context, which may be empty, a namespace, and the objects. A vtax that is killed may
+/// have left a `kubectl create` that still runs: it ends within its request timeout of 15 s, so everything is deleted a
+/// second time after that. Nobody reads the messages then, and a write to a closed pipe would end the shell. A user who
+/// lacks the permission doesn't get it within minutes.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
-kubectl=$1 namespace=$2
-shift 2
+kubectl=$1 context=$2 namespace=$3
+shift 3
 remove() {
     tries=$1
     shift
-    until "$kubectl" delete --namespace "$namespace" --ignore-not-found --wait --timeout=60s "$@" </dev/null >/dev/null; do
+    until words=$("$kubectl" delete ${context:+"--context=$context"} --namespace "$namespace" --ignore-not-found \
+        --wait --timeout=60s "$@" </dev/null 2>&1 >/dev/null); do
         tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || return 1
+        case $words in *"(Forbidden)"*) tries=0 ;; esac
+        if [ "$tries" -le 0 ]; then
+            printf '%s\n' "$words" >&2
+            return 1
+        fi
         sleep 5
     done
 }
@@ -61,15 +61,18 @@ pub struct PodRemover {
 }
 
 impl PodRemover {
-    /// Starts the process. Nothing needs to exist yet.
+    /// Starts the process. Nothing needs to exist yet. The user may select another context during the run: in another
+    /// cluster, there would be nothing to remove.
     pub fn start(kubectl: &Kubectl, plan: &PodPlan) -> Result<PodRemover, ClusterError> {
-        let namespace = plan.namespace().as_str();
+        let (context, namespace) = (kubectl.context().unwrap_or_default(), plan.namespace().as_str());
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT, "vtax-pods"]).arg(kubectl.program()).arg(namespace).args(plan.objects());
+        command.args(["-c", SCRIPT, "vtax-pods"]).arg(kubectl.program()).args([context.as_str(), namespace]);
+        command.args(plan.objects());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let failed = |error| ClusterError::of("remove pods", EngineRefusal::NoProgram(error));
         let mut shell = command.spawn().map_err(failed)?;
-        let command = format!("kubectl delete pods,services --namespace {namespace} --selector {LABEL}");
+        let selector = plan.selector();
+        let command = format!("kubectl delete pods,services --namespace {namespace} --selector {selector}");
         Ok(PodRemover { input: shell.stdin.take(), shell, command })
     }
 
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_run_that_ends_removes_its_objects_and_waits_for_that() {
-        let folder = program("kubectl", "sleep 0.1; echo \"$@\" >>\"$0.words\"");
+        let folder = program("kubectl", "[ $1 = delete ] || exit 1; sleep 0.1; echo \"$@\" >>\"$0.words\"");
         started(folder.path()).remove().expect("removed");
         let expected = format!("delete --namespace default --ignore-not-found --wait --timeout=60s {OBJECTS}\n");
         assert_eq!(deleted(folder.path()), expected);
@@ -143,8 +146,19 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_removal_is_not_repeated() {
+        let refuses = "echo \"$1\" >>\"$0.words\"; echo 'Error from server (Forbidden): no' >&2";
+        let folder = program("kubectl", &format!("[ $1 = config ] || {{ {refuses}; }}; exit 1"));
+        let told = started(folder.path()).remove().expect_err("refused").to_string();
+        let of_run = "--selector vtax/run=vtax-20260102-030405-0a1b";
+        assert!(told.contains("(Forbidden)") && told.contains(of_run), "{told}");
+        assert_eq!(deleted(folder.path()), "delete\n");
+    }
+
+    #[test]
     fn objects_are_removed_when_vtax_is_killed() {
-        let folder = program("kubectl", "echo \"$@\" >>\"$0.words\"");
+        let script = "case $1 in delete) echo \"$@\" >>\"$0.words\" ;; config) echo lab ;; esac";
+        let folder = program("kubectl", script);
         let mut remover = started(folder.path());
         // The kernel closes this end of the pipe when vtax is killed.
         drop(remover.input.take());
@@ -152,7 +166,8 @@ mod tests {
         while deleted(folder.path()).is_empty() && Instant::now() < end {
             thread::sleep(Duration::from_millis(20));
         }
-        assert!(deleted(folder.path()).contains(OBJECTS), "nothing was deleted");
+        let deleted = deleted(folder.path());
+        assert!(deleted.starts_with("delete --context=lab --namespace") && deleted.contains(OBJECTS), "{deleted}");
         remover.shell.kill().and_then(|()| remover.shell.wait()).expect("it sleeps before it deletes again");
     }
 }

@@ -30,10 +30,15 @@ impl PodPlan {
     pub fn create(&self, kubectl: &Kubectl) -> Result<PodRemover, ClusterError> {
         // First, so that something removes them from the moment at which they exist.
         let remover = PodRemover::start(kubectl, self)?;
-        kubectl.create(&self.manifest())?;
+        kubectl.create(&self.manifest()).map_err(|error| error.in_namespace(self.namespace()))?;
         let until = Instant::now() + START;
-        self.pods().iter().try_for_each(|pod| await_pod(kubectl, pod, until))?;
-        Ok(remover)
+        match self.pods().iter().try_for_each(|pod| await_pod(kubectl, pod, until)) {
+            Ok(()) => Ok(remover),
+            Err(failed) => Err(match remover.remove() {
+                Ok(()) => failed,
+                Err(left) => ClusterError::LeftAfter { failed: Box::new(failed), left: Box::new(left) },
+            }),
+        }
     }
 }
 
@@ -67,11 +72,16 @@ mod tests {
 
     /// Creates a plan with a kubectl that describes each pod by the next line of a file. Returns its commands.
     fn created(states: &[&str]) -> (Result<(), ClusterError>, String) {
-        let script = "echo \"$1\" >>\"$0.words\"
-            case $1 in create) cat >/dev/null ;;
+        created_if("exit 0", "exit 0", states)
+    }
+
+    /// Does the same with a kubectl that ends with these scripts when it creates and deletes.
+    fn created_if(creates: &str, deletes: &str, states: &[&str]) -> (Result<(), ClusterError>, String) {
+        let script = "[ \"$1\" = config ] && exit 1; echo \"$1\" >>\"$0.words\"
+            case $1 in create) cat >/dev/null; CREATES ;; delete) DELETES ;;
             get) head -n 1 \"$0.states\"; if [ \"$(wc -l <\"$0.states\")\" -gt 1 ]; then sed -i 1d \"$0.states\"; fi ;;
             esac";
-        let folder = program("kubectl", script);
+        let folder = program("kubectl", &script.replace("CREATES", creates).replace("DELETES", deletes));
         let described = states.iter().map(|status| {
             format!(r#"{{"kind": "Pod", "spec": {{"containers": [{{"name": "vtax"}}]}}, "status": {{{status}}}}}"#)
         });
@@ -93,6 +103,23 @@ mod tests {
         let (result, words) = created(&[PENDING, RUNNING]);
         result.expect("they run");
         assert_eq!(words, "create\nget\nget\nget\ndelete\n");
+    }
+
+    #[test]
+    fn pods_that_neither_start_nor_can_be_removed_are_reported() {
+        let refused = "echo 'Error from server (Forbidden): no' >&2; exit 1";
+        let (result, _) = created_if("exit 0", refused, &[r#""phase": "Failed", "reason": "OutOfpods""#]);
+        let told = result.expect_err("it has failed").to_string();
+        assert!(told.contains("OutOfpods") && told.contains("kubectl delete pods,services"), "{told}");
+    }
+
+    #[test]
+    fn a_namespace_that_does_not_exist_is_the_user_s_error() {
+        let none = "echo 'Error from server (NotFound): namespaces \"default\" not found' >&2; exit 1";
+        let (result, words) = created_if(none, "exit 0", &[]);
+        let error = result.expect_err("there is none");
+        assert!(error.is_of_input() && error.to_string().starts_with("--namespace default: "), "{error}");
+        assert_eq!(words, "create\ndelete\n");
     }
 
     #[test]

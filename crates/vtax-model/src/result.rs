@@ -116,6 +116,11 @@ impl<S> ResultDocument<S> {
         labelled(&self.label.to_string(), &self.title.to_string())
     }
 
+    /// Returns true if `vtax run --resume` continues the run. Pods that a run has created are removed when it ends.
+    pub fn is_resumable(&self) -> bool {
+        !matches!(self.baseline, Row::Pods(_))
+    }
+
     /// The same document with the samples of each cell in another form. `of` gets the cell's index and its samples.
     pub fn with_samples<T>(self, mut of: impl FnMut(usize, S) -> T) -> ResultDocument<T> {
         let cells = self.cells.into_iter().enumerate();

@@ -16,8 +16,9 @@ use vtax_stats::{
 
 use super::{answer, blocks::Reported, finding, number::waiting};
 
-/// Options that determine the number of rounds, with which a command cannot have `--samples` too.
-const ROUNDS: [&str; 6] = ["--samples", "--show", "--budget", "--confidence", "--resume", "--quick"];
+/// Words that determine the number of rounds, with which a command cannot have `--samples` too. `vtax tune prove` chooses
+/// it by its budget.
+const ROUNDS: [&str; 7] = ["--samples", "--show", "--budget", "--confidence", "--resume", "--quick", "prove"];
 
 /// A difference that is not shown, and the number of rounds that would show it.
 struct Unshown<'a> {
@@ -34,6 +35,7 @@ pub(crate) fn sentence(report: &Reported<'_>) -> Option<String> {
     }
     match document.state {
         RunState::Running => None,
+        RunState::Stopped if !document.is_resumable() => None,
         RunState::Stopped => Some(format!(
             "Next: complete this run, of which {} of {} rounds are there: vtax run --resume {}",
             document.plan.rounds,
@@ -47,7 +49,7 @@ pub(crate) fn sentence(report: &Reported<'_>) -> Option<String> {
 /// Returns the number of rounds, the time and the command that show the difference that needs the fewest rounds.
 fn more_rounds(report: &Reported<'_>) -> Option<String> {
     let (document, compared) = (report.document, compared(report));
-    let unshown = compared.iter().filter_map(|one| unshown(one, &compared));
+    let unshown = compared.into_iter().filter_map(|one| unshown(one, document));
     let Unshown { record, tax, rounds } = unshown.min_by_key(|one| one.rounds)?;
     let is = if tax.verdict == Verdict::NotConfirmed { "not significant after Holm" } else { "not shown" };
     let subject = format!("{} with {}", finding::subject(record, tax.of), record.cell.row);
@@ -89,17 +91,25 @@ fn compared<'a>(report: &Reported<'a>) -> Vec<(&'a CellRecord, &'a TaxRecord)> {
 
 /// Returns a difference that is not shown, with the rounds for one of the size that was found. `None` if it is shown,
 /// or if too few rounds are known or too many needed.
-fn unshown<'a>(
-    (record, tax): &(&'a CellRecord, &'a TaxRecord),
-    compared: &[(&CellRecord, &TaxRecord)],
-) -> Option<Unshown<'a>> {
-    let comparisons = compared.iter().filter(|(_, other)| other.of.family() == tax.of.family()).count();
+fn unshown<'a>((record, tax): (&'a CellRecord, &'a TaxRecord), document: &ResultDocument) -> Option<Unshown<'a>> {
+    let comparisons = judged_with(tax, document);
     let noise = RoundNoise::of_interval(tax.low, tax.high, tax.pairs)?.of_another_run();
     let rounds = rounds_to_show(tax.ratio.ln().abs(), noise, comparisons)?;
     // If more rounds showed it, the report would call it within noise.
     let is_within_floor = tax.floor.is_some_and(|floor| tax.ratio.ln().abs() <= floor.ln_1p());
     let is_open = !tax.verdict.is_shown() && rounds as usize > tax.pairs && !is_within_floor;
     is_open.then_some(Unshown { record, tax, rounds })
+}
+
+/// Returns the number of comparisons that share the level of significance with this one: those of its mode and family of
+/// metrics, also in cells that the answer isn't about.
+fn judged_with(tax: &TaxRecord, document: &ResultDocument) -> usize {
+    let all = document.cells.iter().flat_map(|record| match &record.taxes[..] {
+        // In documents of older versions.
+        [] => record.tax.as_slice(),
+        taxes => taxes,
+    });
+    all.filter(|other| (other.instrument, other.of.family()) == (tax.instrument, tax.of.family())).count()
 }
 
 /// Returns the cause of the noise in a cell, if the result shows one, with the remedy.
@@ -112,7 +122,7 @@ fn less_noise(document: &ResultDocument, record: &CellRecord) -> String {
 /// Returns the words of the command that repeats the run, without its seed: another run has another order.
 fn command(document: &ResultDocument) -> Vec<&str> {
     let words: Vec<&str> = document.command.raw().split(' ').collect();
-    let is_seed = |at: usize| words[at] == "--seed" || at > 0 && words[at - 1] == "--seed";
+    let is_seed = |at: usize| words[at].split('=').next() == Some("--seed") || at > 0 && words[at - 1] == "--seed";
     (0..words.len()).filter(|at| !is_seed(*at)).map(|at| words[at]).collect()
 }
 
@@ -147,15 +157,18 @@ mod tests {
 
     #[test]
     fn the_next_step_names_rounds_time_and_command() {
-        let told = told(&short(8, "vtax run demo --seed 7 --pin none")).expect("not all is shown");
+        let of = |command| told(&short(8, command)).expect("not all is shown");
+        let told = of("vtax run demo --seed 7 --pin none");
+        assert_eq!(of("vtax run demo --seed=7 --pin none"), told);
         insta::assert_snapshot!(told);
     }
 
     #[test]
     fn a_command_with_its_own_rounds_is_not_extended() {
-        for command in ["", "vtax run demo --samples 8", "vtax run demo --show=2%", "vtax run --resume last"] {
+        let others = ["", "vtax run --resume last", "vtax tune prove --to zone:rack/web"];
+        for command in ["vtax run demo --samples 8", "vtax run demo --show=2%"].into_iter().chain(others) {
             let told = told(&short(8, command)).expect("not all is shown");
-            assert!(told.contains("rounds instead of") && !told.contains("vtax run"), "{told}");
+            assert!(told.contains("rounds instead of") && !told.contains("vtax "), "{told}");
         }
     }
 
@@ -172,6 +185,8 @@ mod tests {
         document.state = RunState::Stopped;
         let told = told(&document).expect("it is stopped");
         assert!(told.ends_with(&format!("vtax run --resume {}", document.id)), "{told}");
+        document.baseline = "host-network".parse().expect("a row");
+        assert_eq!(sentence(&Reported::of(&document)), None, "its pods were removed");
     }
 
     #[test]

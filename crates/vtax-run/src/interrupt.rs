@@ -1,8 +1,8 @@
 //! Ctrl-C: the first one stops the run cleanly, the second leaves immediately.
 //!
-//! Signals that arrive together are one request. The terminal sends Ctrl-C to a whole group, and a program in front of
-//! vtax may forward its own; and the kernel sends the signal of prctl(2) PR_SET_PDEATHSIG for each thread of the parent
-//! that ends.
+//! Signals that arrive together are one request: the terminal sends Ctrl-C to a whole group, and a program in front of
+//! vtax may forward its own. SIGHUP is never a second request, because nobody presses it: it means that the terminal or
+//! the parent has ended, and the kernel sends the signal of prctl(2) PR_SET_PDEATHSIG for each thread of the parent.
 
 use std::{
     io,
@@ -25,8 +25,9 @@ const INTERRUPTED: i32 = 130;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Time after the first signal in which others belong to the same request. Nobody reads the message and presses again
-/// faster.
+/// Time after the reaction to the first signal in which others belong to the same request. Nobody reads the message and
+/// presses again faster. It doesn't begin at the signal, because one that arrives during the reaction, e.g. while guests
+/// are killed, is handled only after it.
 const SAME_REQUEST: Duration = Duration::from_millis(300);
 
 type Action = Box<dyn Fn() + Send>;
@@ -38,8 +39,9 @@ pub struct Interrupt {
     told: &'static str,
     /// Message for a user who leaves immediately.
     left: &'static str,
-    /// Time of the first request.
-    asked: Arc<OnceLock<Instant>>,
+    asked: Arc<AtomicBool>,
+    /// Time at which the reaction to the first request was complete.
+    reacted: Arc<OnceLock<Instant>>,
     action: Arc<Mutex<Option<Action>>>,
     /// None in the thread that receives the signals.
     #[expect(dead_code, reason = "what counts is when the last clone of it is dropped")]
@@ -113,7 +115,7 @@ impl Interrupt {
 
     /// Returns whether the user has asked to stop.
     pub fn asked(&self) -> bool {
-        self.asked.get().is_some()
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Sets the action to take immediately when the user asks to stop, in place of an earlier one. If the user has
@@ -136,16 +138,17 @@ impl Interrupt {
     }
 
     fn signalled(&self, signal: i32) {
-        match self.asked.get().map(Instant::elapsed) {
-            Some(since) if since < SAME_REQUEST => return,
-            Some(_) => {
-                self.events.tell(format_args!("vtax: exiting immediately; {}", self.left));
-                std::process::exit(128 + signal);
+        if let Some(reacted) = self.reacted.get() {
+            if signal == SIGHUP || reacted.elapsed() < SAME_REQUEST {
+                return;
             }
-            None => self.asked.get_or_init(Instant::now),
-        };
+            self.events.tell(format_args!("vtax: exiting immediately; {}", self.left));
+            std::process::exit(128 + signal);
+        }
+        self.asked.store(true, Ordering::Relaxed);
         self.events.tell(format_args!("vtax: stopping: {} (press again to exit immediately)", self.told));
         self.act();
+        self.reacted.get_or_init(Instant::now);
     }
 
     fn act(&self) {
@@ -178,24 +181,36 @@ mod tests {
         assert_eq!(output.status.signal(), Some(SIGINT), "{output:?}");
     }
 
-    /// The end of `vtax ui` sends a signal for each of its threads. The second one ended the run before it had restored
-    /// the host.
+    /// The second one ended the run before it had restored the host, if only because it had to wait for the reaction to
+    /// the first.
     #[test]
     fn signals_that_arrive_together_are_one_request() {
         let (interrupt, actions) = (Interrupt::default(), Arc::new(AtomicUsize::new(0)));
         let taken = Arc::clone(&actions);
         interrupt.on_ask(move || {
             taken.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(SAME_REQUEST);
         });
-        let begun = Instant::now();
-        for signal in [SIGINT, SIGINT, SIGTERM] {
+        interrupt.signalled(SIGINT);
+        let reacted = Instant::now();
+        for signal in [SIGINT, SIGTERM] {
             // After a long pause of this thread, the next one would end this program.
-            if begun.elapsed() < SAME_REQUEST / 2 {
+            if reacted.elapsed() < SAME_REQUEST / 2 {
                 interrupt.signalled(signal);
             }
         }
         assert!(interrupt.asked());
         assert_eq!(actions.load(Ordering::Relaxed), 1);
+    }
+
+    /// A run that was cancelled in `vtax ui` exited without restoring the host if `vtax ui` ended next.
+    #[test]
+    fn the_end_of_the_terminal_is_no_second_request() {
+        let interrupt = Interrupt::default();
+        interrupt.signalled(SIGINT);
+        thread::sleep(SAME_REQUEST * 2);
+        interrupt.signalled(SIGHUP);
+        assert!(interrupt.asked());
     }
 
     #[test]

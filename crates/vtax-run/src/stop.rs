@@ -148,7 +148,7 @@ impl From<PodError> for Stop {
 
 impl From<ClusterError> for Stop {
     fn from(error: ClusterError) -> Stop {
-        Stop::infrastructure(error)
+        if error.is_of_input() { Stop::input(error) } else { Stop::infrastructure(error) }
     }
 }
 

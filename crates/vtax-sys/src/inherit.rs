@@ -49,10 +49,10 @@ pub fn die_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::KILL);
 }
 
-/// Makes the kernel interrupt the program, as Ctrl-C does, when the thread that starts it ends. Call this last, as
-/// [`die_with_parent`].
-pub fn interrupt_with_parent(command: &mut Command) {
-    signal_with_parent(command, Signal::INT);
+/// Makes the kernel send the program SIGHUP, as the end of its terminal does, when the thread that starts it ends. Unlike
+/// SIGINT, a program need not take it for a second Ctrl-C. Call this last, as [`die_with_parent`].
+pub fn hang_up_with_parent(command: &mut Command) {
+    signal_with_parent(command, Signal::HUP);
 }
 
 fn signal_with_parent(command: &mut Command, signal: Signal) {

@@ -1,14 +1,14 @@
 //! A study that a page starts: one at a time, as a separate vtax process.
 //!
 //! The run has the priority that `vtax ui` was started with, not the lowest one of the pages: a thread keeps that
-//! priority and starts the process. If `vtax ui` ends for any reason, the run is interrupted as by Ctrl-C, so that it
-//! saves its samples and restores the host.
+//! priority and starts the process. If `vtax ui` ends for any reason, the run gets SIGHUP, so that it saves its samples
+//! and restores the host as after Ctrl-C, even if it has already been cancelled.
 
 use std::{
     fs::File,
     io,
     os::unix::{fs::FileExt, process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -22,9 +22,9 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 use vtax_model::study::Study;
-use vtax_sys::inherit::{interrupt_with_parent, reset_signals};
+use vtax_sys::inherit::{hang_up_with_parent, reset_signals};
 
-use super::{chosen::Chosen, key::AccessKey};
+use super::{chosen::Chosen, key::AccessKey, machine::use_results};
 
 /// Maximum length of the shown end of a run's messages, in bytes.
 const KEPT: u64 = 8 << 10;
@@ -68,6 +68,8 @@ pub(crate) enum NotStarted {
 /// Starts studies, after their plan has been shown.
 #[derive(Debug)]
 pub(crate) struct Launcher {
+    /// The agent program that the user has named.
+    pub(crate) agent: Option<PathBuf>,
     starts: Mutex<Sender<ProcessStart>>,
     state: Mutex<LaunchState>,
 }
@@ -118,7 +120,7 @@ impl Launcher {
             }
         };
         thread::Builder::new().name("launcher".into()).spawn(work)?;
-        Ok(Launcher { starts: Mutex::new(sender), state: Mutex::default() })
+        Ok(Launcher { agent: None, starts: Mutex::new(sender), state: Mutex::default() })
     }
 
     fn locked(&self) -> MutexGuard<'_, LaunchState> {
@@ -162,12 +164,16 @@ impl Launcher {
         messages: &RunMessages,
     ) -> io::Result<Child> {
         let mut command = Command::new(program);
-        command.args(study.arguments()).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");
+        command.args(study.arguments()).env("NO_COLOR", "1");
+        if let Some(agent) = &self.agent {
+            command.arg("--agent").arg(agent);
+        }
+        use_results(&mut command, state_dir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages.0.try_clone()?);
         // Ctrl-C in the terminal of `vtax ui` would be a second interrupt, after which a run doesn't restore the host.
         command.process_group(0);
         reset_signals(&mut command);
-        interrupt_with_parent(&mut command);
+        hang_up_with_parent(&mut command);
         let (to, process) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts it has ended");
         let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);

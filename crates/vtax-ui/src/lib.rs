@@ -71,6 +71,13 @@ impl Ui {
         Ok(Ui { listener, address, key: AccessKey::random()?, state_dir, program, launcher: Launcher::new()? })
     }
 
+    /// Uses this agent program for studies, if the user has named one.
+    #[must_use]
+    pub fn with_agent(mut self, agent: Option<PathBuf>) -> Ui {
+        self.launcher.agent = agent;
+        self
+    }
+
     /// Returns the address to open in a browser. Anyone who knows it can read the results and start studies.
     pub fn address(&self) -> String {
         format!("http://{}{}/", self.address, self.key.base())

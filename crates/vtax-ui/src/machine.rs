@@ -10,7 +10,7 @@ use std::{
 };
 
 use vtax_report::html::escaped;
-use vtax_sys::{deadline::output_within, inherit::die_with_parent};
+use vtax_sys::{deadline::output_within, inherit::die_with_parent, state};
 
 /// Time limit of a command that lists something; it may hang, e.g. because of a disk.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,7 +61,8 @@ fn section(list: &MachineList, program: &Path, state_dir: &Path) -> String {
 /// Returns the output of a vtax command, or the reason why there is none.
 pub(crate) fn printed(arguments: &[&str], program: &Path, state_dir: &Path, limit: Duration) -> Result<String, String> {
     let mut command = Command::new(program);
-    command.args(arguments).env("VTAX_STATE", state_dir).env("NO_COLOR", "1");
+    command.args(arguments).env("NO_COLOR", "1");
+    use_results(&mut command, state_dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     die_with_parent(&mut command);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end().chars().take(LONGEST).collect::<String>();
@@ -69,5 +70,30 @@ pub(crate) fn printed(arguments: &[&str], program: &Path, state_dir: &Path, limi
         Ok(output) if output.status.success() => Ok(text(output.stdout)),
         Ok(output) => Err(text(output.stderr)),
         Err(error) => Err(text(error.to_string().into_bytes())),
+    }
+}
+
+/// Makes a vtax command use these results. If it would find them by itself, their directory is not named: for root, a
+/// named one has a journal of changed settings of its own, instead of the machine's.
+pub(crate) fn use_results(command: &mut Command, state_dir: &Path) {
+    if state::folder(None).as_deref() != Some(state_dir) {
+        command.env("VTAX_STATE", state_dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The journal of root's `vtax ui` was not that of root's other vtaxes.
+    #[test]
+    fn only_another_directory_is_named() {
+        let names = |state_dir: &Path| {
+            let mut command = Command::new("vtax");
+            use_results(&mut command, state_dir);
+            command.get_envs().any(|(name, _)| name == "VTAX_STATE")
+        };
+        assert!(names(Path::new("/no/such/results")));
+        assert!(state::folder(None).is_none_or(|own| !names(&own)));
     }
 }

@@ -74,7 +74,9 @@ pub(crate) async fn plan(State(service): State<Arc<Service>>, RawQuery(query): R
 
 fn offered(service: &Service, study: StartableStudy) -> Result<String, NoPage> {
     let base = service.key.base();
-    let arguments: Vec<&str> = study.arguments().into_iter().chain(["--dry-run"]).collect();
+    let agent = service.launcher.agent.as_ref().map(|file| file.to_string_lossy());
+    let agent = agent.as_deref().map(|file| ["--agent", file]).into_iter().flatten();
+    let arguments: Vec<&str> = study.arguments().into_iter().chain(["--dry-run"]).chain(agent).collect();
     let planned = machine::printed(&arguments, &service.program, &service.state_dir, PATIENCE);
     let command = escaped(&study.command());
     let planned = match planned {

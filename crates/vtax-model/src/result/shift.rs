@@ -17,10 +17,3 @@ pub struct QuantileShift {
     /// Number of rounds in which both samples have enough transactions for this percentile.
     pub pairs: usize,
 }
-
-impl QuantileShift {
-    /// Returns true if the interval excludes zero.
-    pub fn excludes_zero(&self) -> bool {
-        self.delta.delta_low > 0.0 || self.delta.delta_high < 0.0
-    }
-}

@@ -24,7 +24,9 @@ fn weaknesses(which: &str, run: &ResultDocument) -> Vec<String> {
     let texts = [
         (run.state != RunState::Complete).then(|| {
             let of = if run.plan.stopping.is_some() { String::new() } else { format!(" of {planned}") };
-            format!("INCOMPLETE: the {which} run has {done}{of} rounds. Resume with: vtax run --resume {id}")
+            let resume = format!(" Resume with: vtax run --resume {id}");
+            let resume = if run.is_resumable() { resume } else { String::new() };
+            format!("INCOMPLETE: the {which} run has {done}{of} rounds.{resume}")
         }),
         disturbance.is_much().then(|| {
             let shares = [disturbance.other_programs, disturbance.stolen];

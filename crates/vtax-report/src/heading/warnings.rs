@@ -26,12 +26,10 @@ pub(crate) fn warnings(report: &Reported<'_>) -> Vec<String> {
                 .to_owned()
         }),
         (document.state != RunState::Complete).then(|| {
-            let done = document.plan.rounds;
-            format!(
-                "Incomplete: {done} of {} are complete. Resume with: vtax run --resume {}",
-                counted(document.plan.longest(), "round"),
-                document.id
-            )
+            let (done, planned) = (document.plan.rounds, counted(document.plan.longest(), "round"));
+            let resume = format!(" Resume with: vtax run --resume {}", document.id);
+            let resume = if document.is_resumable() { resume } else { String::new() };
+            format!("Incomplete: {done} of {planned} are complete.{resume}")
         }),
         unpinned(document).filter(|_| document.imported.is_none() && is_of_network(document)),
         disks::warning(document),

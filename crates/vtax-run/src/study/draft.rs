@@ -26,14 +26,10 @@ use crate::stop::{Blamed, Coded, Stop};
 
 /// Returns the plan of a run. Its endpoints and their CPUs aren't known yet.
 pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> Result<RunHeader, Stop> {
-    if let Some(row) = unavailable.iter().find(|row| row.method == wanted.study.baseline) {
-        let UnavailableRow { method, unsupported } = row;
-        let others = available(&wanted.study, &unavailable);
-        let other = others.first().map(|row| format!("; or compare the rows with another one, e.g. --baseline {row}"));
-        let why = format!("{unsupported}{}", other.unwrap_or_default());
-        let error = miette!(code = "baseline-unavailable", "the baseline `{method}` is unavailable here: {why}");
-        let ours = wanted.study.is_in_lab();
-        return Err(if ours { Stop::infrastructure(error) } else { Stop::input(error) });
+    let checked = check_baseline(&wanted.study, &unavailable);
+    match wanted.study.is_in_lab() {
+        true => checked.or_infrastructure()?,
+        false => checked.or_input()?,
     }
     let seed = wanted.rounds.seed.map_or_else(random_seed, Ok).or_infrastructure()?;
     let lot = random_seed().or_infrastructure()? as u16;
@@ -52,6 +48,16 @@ pub(super) fn header(wanted: ChangedStudy, unavailable: Vec<UnavailableRow>) -> 
         unavailable,
         ..RunHeader::plain(id, clock::now(), study)
     })
+}
+
+/// Refuses a run whose baseline can't be measured.
+pub(super) fn check_baseline(study: &Study, unavailable: &[UnavailableRow]) -> miette::Result<()> {
+    let Some(row) = unavailable.iter().find(|row| row.method == study.baseline) else { return Ok(()) };
+    let UnavailableRow { method, unsupported } = row;
+    let others = available(study, unavailable);
+    let other = others.first().map(|row| format!("; or compare the rows with another one, e.g. --baseline {row}"));
+    let why = format!("{unsupported}{}", other.unwrap_or_default());
+    Err(miette!(code = "baseline-unavailable", "the baseline `{method}` is unavailable here: {why}"))
 }
 
 /// Draws the seed of a run. It has 32 bits because people must type it.

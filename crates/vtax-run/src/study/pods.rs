@@ -39,9 +39,11 @@ impl PlannedPods {
 
 /// Pods and services of a run. Dropping this removes them, as does the end of this process.
 pub(crate) struct OwnPods {
-    remover: PodRemover,
+    /// `None` once the pods are removed.
+    remover: Option<PodRemover>,
     /// Addresses of the services by which rows reach their responders.
     services: BTreeMap<Row, PublishedPorts>,
+    events: RunEvents,
 }
 
 impl OwnPods {
@@ -55,9 +57,10 @@ impl OwnPods {
             nodes.join(" and ")
         ));
         let kubectl = Kubectl::user();
-        let remover = plan.create(&kubectl)?;
+        let remover = Some(plan.create(&kubectl)?);
+        let mut own = OwnPods { remover, services: BTreeMap::new(), events: events.clone() };
         let rows = available(&header.study, &header.unavailable);
-        let (mut endpoints, mut services) = (Vec::new(), BTreeMap::new());
+        let mut endpoints = Vec::new();
         for (row, path) in paths(&rows) {
             let ends = [End::Initiator, End::Responder].into_iter().zip(plan.ends(path));
             endpoints
@@ -65,21 +68,30 @@ impl OwnPods {
             if let Some(service) = plan.service(path) {
                 let address = kubectl.service_address(plan.namespace(), &service)?;
                 let (listen, count) = (plan.ports()[0], plan.ports().len() as u16);
-                services.insert(row, PublishedPorts { at: SocketAddr::new(address, listen), listen, count });
+                own.services.insert(row, PublishedPorts { at: SocketAddr::new(address, listen), listen, count });
             }
         }
         if let Some(network) = header.study.network_mut() {
             network.endpoints = endpoints;
         }
-        Ok(Some(OwnPods { remover, services }))
+        Ok(Some(own))
     }
 
     pub(super) fn services(&self) -> &BTreeMap<Row, PublishedPorts> {
         &self.services
     }
 
-    pub(super) fn down(self) -> miette::Result<()> {
-        Ok(self.remover.remove()?)
+    pub(super) fn down(mut self) -> miette::Result<()> {
+        Ok(self.remover.take().map_or(Ok(()), PodRemover::remove)?)
+    }
+}
+
+/// A run that fails before its first sample has another error to return.
+impl Drop for OwnPods {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.remover.take().map(PodRemover::remove) {
+            self.events.tell(format_args!("warning: {error}"));
+        }
     }
 }
 

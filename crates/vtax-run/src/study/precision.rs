@@ -22,18 +22,23 @@ pub(crate) fn imprecise(run: &RunReadings) -> Option<String> {
     let named: Vec<String> = missed.iter().take(NAMED).map(told).collect();
     let more = missed.len().saturating_sub(NAMED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let remedy = match run.header.study.pods() {
+        // A run cannot be resumed without its pods.
+        Some(_) => "start a new run with a larger --max".to_owned(),
+        None => {
+            let samples = rule.max().saturating_mul(2);
+            format!("take more rounds with: vtax run --resume {} --samples {samples}", run.header.id)
+        }
+    };
     (!missed.is_empty()).then(|| {
         format!(
-            "NOT PRECISE ENOUGH: after {} rounds the {} % interval is wider than {} in {} of {} cells: {}{more}; take more \
-             rounds with: vtax run --resume {} --samples {}",
+            "NOT PRECISE ENOUGH: after {} rounds the {} % interval is wider than {} in {} of {} cells: {}{more}; {remedy}",
             rule.max(),
             rule.confidence().percent(),
             rule.width(),
             missed.len(),
             outcome.len(),
             named.join("; "),
-            run.header.id,
-            rule.max().saturating_mul(2),
         )
     })
 }

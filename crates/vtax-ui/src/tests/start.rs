@@ -112,16 +112,30 @@ fn a_run_has_the_priority_that_the_launcher_was_created_with() {
     let study = StartableStudy { id: "demo", quick: false };
     let key = launcher.offer(study).expect("a key");
     launcher.start(&key, &program, dir.path(), None).expect("it starts");
+    assert_eq!(told_at_end(&launcher), format!("nice {before}"), "not {lowered}");
+}
+
+fn told_at_end(launcher: &Launcher) -> String {
     let begun = Instant::now();
-    let told = loop {
+    loop {
         let state = launcher.state().expect("it was started");
-        if state.ended.is_some() && state.told.contains("nice") {
-            break state.told;
+        if state.ended.is_some() && !state.told.is_empty() {
+            return state.told;
         }
         assert!(begun.elapsed() < PATIENCE, "{state:?}");
         thread::sleep(Duration::from_millis(20));
-    };
-    assert_eq!(told, format!("nice {before}"), "not {lowered}");
+    }
+}
+
+#[test]
+fn a_run_has_the_agent_that_the_user_has_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = script(dir.path(), "echo \"$*\" >&2");
+    let mut launcher = Launcher::new().expect("a thread");
+    launcher.agent = Some("/opt/agent".into());
+    let key = launcher.offer(StartableStudy { id: "demo", quick: false }).expect("a key");
+    launcher.start(&key, &program, dir.path(), None).expect("it starts");
+    assert_eq!(told_at_end(&launcher), "run demo --agent /opt/agent");
 }
 
 /// Its messages went to a pipe: when `vtax ui` ended, the interrupted run failed at its first message, and left its
@@ -130,7 +144,7 @@ fn a_run_has_the_priority_that_the_launcher_was_created_with() {
 fn a_run_is_interrupted_with_its_launcher_and_can_still_write_messages() {
     let dir = tempfile::tempdir().expect("a folder");
     let [begun, saved] = ["begun", "saved"].map(|name| dir.path().join(name));
-    let stop = format!("trap 'kill $!; echo stopping >&2 && echo > {}; exit 130' INT", saved.display());
+    let stop = format!("trap 'kill $!; echo stopping >&2 && echo > {}; exit 130' HUP", saved.display());
     let program = script(dir.path(), &format!("{stop}\nsleep 600 & echo > {}; wait", begun.display()));
     let launcher = Launcher::new().expect("a thread");
     let key = launcher.offer(StartableStudy { id: "demo", quick: false }).expect("a key");

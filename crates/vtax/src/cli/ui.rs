@@ -26,6 +26,7 @@ pub(crate) struct UiArgs {
 pub(crate) fn ui(args: &UiArgs, places: &Locations) -> Result<Exit, Stop> {
     let program = env::current_exe().coded("kernel", || "finding the program vtax").or_infrastructure()?;
     let ui = Ui::bind(places.state_dir()?, program, args.port).map_err(Stop::input)?;
+    let ui = ui.with_agent(places.agent.clone());
     // If this fails, the pages only take more CPU time from a run.
     let _ = nice(LAST);
     print(&format!("{}\n", ui.address()))?;

@@ -4,8 +4,9 @@ use vtax_model::run::RunHeader;
 
 use super::{PreparedRun, RunSetup, header};
 use crate::{
-    stop::Stop,
+    stop::{Blamed, Stop},
     study::{
+        draft::check_baseline,
         ends::ConnectedEnds,
         options::ChangedStudy,
         pods::{OwnPods, choose_nodes},
@@ -25,6 +26,7 @@ impl RunSetup<'_> {
             header.study.cells.iter_mut().filter_map(|cell| cell.net_mut()).for_each(|net| net.mtu = mtu);
         }
         header.unavailable.extend(ends.silent_services(self.events)?);
+        check_baseline(&header.study, &header.unavailable).or_infrastructure()?;
         let prepared = self.begin(header, ends, None, None)?;
         Ok(PreparedRun { needs_pilot: outlook.needs_pilot, ..prepared })
     }
