@@ -98,7 +98,8 @@ impl Target {
     /// A host that mars can move to.
     fn new() -> Target {
         let features: BTreeSet<_> = ["aes", "avx512f", "avx2"].map(Into::into).into();
-        let guests = TargetGuests { qemu: Version { major: 10, minor: 1 }, accel: Accelerator::Kvm, features };
+        let (qemu, accel) = (Version { major: 10, minor: 1 }, Accelerator::Kvm);
+        let guests = TargetGuests { qemu, accel, has_qboot: false, features };
         Target {
             state: json!({ "format": 1, "configuration": configuration("hostb", json!({ "venus": {} })) }),
             others: Vec::new(),
@@ -228,6 +229,16 @@ fn each_processor_difference_is_reported() {
         (guests.accel, guests.features) = (Accelerator::Tcg, BTreeSet::new());
     });
     only("hostb cannot run domains: no QEMU", |target| target.guests = Err("no QEMU"));
+}
+
+#[test]
+fn a_firmware_that_the_target_lacks_is_reported() {
+    let (mut target, mut offer) = (Target::new(), offer(mars()));
+    offer.guest.as_mut().expect("it runs").launch.qboot = Some("/usr/share/qemu/qboot.rom".into());
+    let told = target.told(&offer);
+    assert!(told.len() == 1 && told[0].contains("qboot, is not installed with QEMU at hostb"), "{told:#?}");
+    target.guests.as_mut().expect("it has QEMU").has_qboot = true;
+    assert_eq!(target.told(&offer), [""; 0]);
 }
 
 #[test]
