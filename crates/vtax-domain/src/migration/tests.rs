@@ -11,7 +11,9 @@ use vtax_model::{
 };
 
 use super::{
-    MigrationNames, MigrationOffer, MigrationVerdict, Obstacle, ObstacleText, check,
+    MigrationNames, MigrationOffer, MigrationVerdict, Obstacle, ObstacleText,
+    arrive::incoming,
+    check,
     offer::{OfferedDisk, OfferedGuest},
     source,
     target::{TargetFacts, TargetGuests},
@@ -239,6 +241,21 @@ fn a_firmware_that_the_target_lacks_is_reported() {
     assert!(told.len() == 1 && told[0].contains("qboot, is not installed with QEMU at hostb"), "{told:#?}");
     target.guests.as_mut().expect("it has QEMU").has_qboot = true;
     assert_eq!(target.told(&offer), [""; 0]);
+}
+
+#[test]
+fn a_newer_qemu_gives_a_guest_the_machine_and_firmware_that_it_has() {
+    let (mut here, mut there) = (launch(2), launch(2));
+    (here.machine, there.machine) = ("pc-q35-10.0".parse().ok(), "pc-q35-10.1".parse().ok());
+    let qboot = Some(PathBuf::from("/usr/share/qemu/qboot.rom"));
+    there.qemu.qboot.clone_from(&qboot);
+    let prepare = |here: &Launch| incoming(&name("mars"), here, there.clone()).expect("the guest finds no difference");
+    assert_eq!((prepare(&here).machine, prepare(&here).qboot), (here.machine.clone(), None));
+    here.qboot.clone_from(&qboot);
+    assert_eq!(prepare(&here).qboot, qboot);
+    there.qemu.qboot = None;
+    let refused = incoming(&name("mars"), &here, there).expect_err("it has another firmware").to_string();
+    assert!(refused.contains("qboot here, SeaBIOS there"), "{refused}");
 }
 
 #[test]
