@@ -217,7 +217,7 @@ pub(crate) fn launch(
     let of_served =
         |(number, served): (u32, &ServedSwitch)| nic_on(&served.tap, served.mac, number, served.mtu, backend);
     nics.extend((VirtualNic::MOST..).zip(&bindings.served).map(of_served));
-    Ok(Launch {
+    let launch = Launch {
         nics,
         devices: functions(devices),
         spare_ports: SPARE_PORTS + removable.len() as u32,
@@ -235,7 +235,8 @@ pub(crate) fn launch(
         paused: true,
         has_events: true,
         ..Launch::new(bindings.domain.clone(), directory, engine, &bindings.size())
-    })
+    };
+    Ok(launch.with_firmware_for_devices())
 }
 
 pub(crate) fn nic(vnet: &VirtualNic, bound: &BoundNic, switch: &Switch, backend: Backend) -> NicLaunch {

@@ -7,7 +7,10 @@
 mod difference;
 mod version;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -92,6 +95,9 @@ const SERVER_DRIVERS: [&str; 39] = [
     "-dm_flakey",
     "-dm_thin_pool",
 ];
+/// Exists if KVM uses the virtualization of an Intel CPU.
+const KVM_INTEL: &str = "/sys/module/kvm_intel";
+
 /// The files in a guest's directory, which is QEMU's working directory.
 pub(super) const AGENT_SOCKET: &str = "agent.sock";
 pub(super) const CONSOLE_SOCKET: &str = "console.sock";
@@ -338,6 +344,22 @@ impl Launch {
             has_events: false,
             incoming: false,
         }
+    }
+
+    /// Returns the launch with the firmware that suits the devices of the host that it has or may get.
+    pub fn with_firmware_for_devices(self) -> Launch {
+        self.on_cpu(Path::new(KVM_INTEL).exists())
+    }
+
+    /// qboot leaves the MTRRs disabled. On an Intel CPU, KVM before Linux 6.11 then doesn't cache the guest's RAM if
+    /// the IOMMU can't make the devices' accesses coherent, and a guest before Linux 6.2 can't combine its writes to a
+    /// device.
+    pub(super) fn on_cpu(mut self, is_intel: bool) -> Launch {
+        let has_devices = self.spare_ports > 0 || self.assigned().next().is_some();
+        if is_intel && self.accel == Accelerator::Kvm && has_devices {
+            self.qboot = None;
+        }
+        self
     }
 
     /// The socket behind the agent's port.

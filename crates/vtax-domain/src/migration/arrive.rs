@@ -454,15 +454,14 @@ impl HostChange<'_> {
 }
 
 /// Returns how the target's QEMU is started, if the guest would not notice a difference.
-fn incoming(name: &Name, here: &Launch, mut there: Launch) -> Result<Launch, BindError> {
+pub(super) fn incoming(name: &Name, here: &Launch, mut there: Launch) -> Result<Launch, BindError> {
     // The running kernel has read its parameters. Some of them describe the source's CPU; the next boot gets this one's.
     if let (Boot::Kernel { append: had, .. }, Boot::Kernel { append, .. }) = (&here.boot, &mut there.boot) {
         append.clone_from(had);
     }
-    // Every QEMU has SeaBIOS.
-    if here.qboot.is_none() {
-        there.qboot = None;
-    }
+    // Every QEMU has SeaBIOS, and emulates the machines of earlier ones: a newer QEMU's own is another one.
+    there.qboot = there.qemu.qboot.clone().filter(|_| here.qboot.is_some());
+    there.machine = here.machine.clone().or(there.machine);
     let differences: Vec<String> = here.differences(&there).iter().map(ToString::to_string).collect();
     match differences.is_empty() {
         true => Ok(Launch { incoming: true, ..there }),

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_guest::migration::{MigrationChannel, SILENCE_MOST, SourcePulse, connect_channel};
+use vtax_guest::migration::{MigrationChannel, MigrationError, SILENCE_MOST, SourcePulse, connect_channel};
 use vtax_model::topology::Name;
 
 use super::{ArrivalPhase, MigrationId};
@@ -16,8 +16,8 @@ use crate::{error::BindError, ldm_host::LdmHost};
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl LdmHost {
-    /// Connects to the QEMU of a domain that this host is prepared for, as soon as that listens for this channel. Returns
-    /// None if the attempt ends first.
+    /// Connects to the QEMU of a domain that this host is prepared for, as soon as that listens for this channel.
+    /// Returns None if the attempt ends first.
     pub fn open_channel(
         &self,
         name: &Name,
@@ -36,9 +36,14 @@ impl LdmHost {
         self.share(name, pulse)?;
         let qemu = self.domains()?.existing(name)?.qemu().ok_or_else(unknown)?;
         let deadline = Instant::now() + SILENCE_MOST;
-        while is_expected()? && Instant::now() < deadline {
+        while is_expected()? {
             if let Some(socket) = connect_channel(qemu.launch(), channel)? {
                 return Ok(Some(socket));
+            }
+            if Instant::now() >= deadline {
+                // The source's QEMU only says that the channel was closed.
+                let said = format!("its QEMU did not await the {channel} channel within {SILENCE_MOST:?}").into();
+                return Err(MigrationError::NotArrived { guest: name.clone(), said }.into());
             }
             thread::sleep(GLANCE);
         }

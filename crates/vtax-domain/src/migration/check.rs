@@ -125,6 +125,8 @@ fn processor(guest: &OfferedGuest, guests: &TargetGuests) -> Vec<Obstacle> {
     let mut found = Vec::new();
     let (needs, has) = (guest.launch.qemu.version, guests.qemu);
     found.extend((has < needs).then_some(ProcessorObstacle::Machine { needs, has }));
+    let lacks_firmware = guest.launch.qboot.is_some() && !guests.has_qboot;
+    found.extend(lacks_firmware.then_some(ProcessorObstacle::Firmware));
     let (here, there) = (guest.launch.accel, guests.accel);
     if here != there {
         // The features of the two are unrelated.

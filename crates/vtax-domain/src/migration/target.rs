@@ -50,6 +50,8 @@ pub(super) struct TargetFacts<'a> {
 pub(super) struct TargetGuests {
     pub(super) qemu: Version,
     pub(super) accel: Accelerator,
+    /// True if it has qboot. Every QEMU has SeaBIOS.
+    pub(super) has_qboot: bool,
     /// CPU features that guests would see.
     pub(super) features: BTreeSet<ForeignText>,
 }
@@ -86,7 +88,8 @@ impl LdmHost {
         Ok(found.map_err(|unsupported| unsupported.to_string().into()).and_then(|qemu| {
             let features = if is_live { qemu.program.cpu_features(qemu.accel) } else { Ok(BTreeSet::new()) };
             let features = features.map_err(|error| ForeignText::from(error.to_string()))?;
-            Ok(TargetGuests { qemu: qemu.program.version, accel: qemu.accel, features })
+            let has_qboot = qemu.program.qboot.is_some();
+            Ok(TargetGuests { qemu: qemu.program.version, accel: qemu.accel, has_qboot, features })
         }))
     }
 }

@@ -11,7 +11,9 @@ use vtax_model::{
 };
 
 use super::{
-    MigrationNames, MigrationOffer, MigrationVerdict, Obstacle, ObstacleText, check,
+    MigrationNames, MigrationOffer, MigrationVerdict, Obstacle, ObstacleText,
+    arrive::incoming,
+    check,
     offer::{OfferedDisk, OfferedGuest},
     source,
     target::{TargetFacts, TargetGuests},
@@ -98,7 +100,8 @@ impl Target {
     /// A host that mars can move to.
     fn new() -> Target {
         let features: BTreeSet<_> = ["aes", "avx512f", "avx2"].map(Into::into).into();
-        let guests = TargetGuests { qemu: Version { major: 10, minor: 1 }, accel: Accelerator::Kvm, features };
+        let (qemu, accel) = (Version { major: 10, minor: 1 }, Accelerator::Kvm);
+        let guests = TargetGuests { qemu, accel, has_qboot: false, features };
         Target {
             state: json!({ "format": 1, "configuration": configuration("hostb", json!({ "venus": {} })) }),
             others: Vec::new(),
@@ -228,6 +231,31 @@ fn each_processor_difference_is_reported() {
         (guests.accel, guests.features) = (Accelerator::Tcg, BTreeSet::new());
     });
     only("hostb cannot run domains: no QEMU", |target| target.guests = Err("no QEMU"));
+}
+
+#[test]
+fn a_firmware_that_the_target_lacks_is_reported() {
+    let (mut target, mut offer) = (Target::new(), offer(mars()));
+    offer.guest.as_mut().expect("it runs").launch.qboot = Some("/usr/share/qemu/qboot.rom".into());
+    let told = target.told(&offer);
+    assert!(told.len() == 1 && told[0].contains("qboot, is not installed with QEMU at hostb"), "{told:#?}");
+    target.guests.as_mut().expect("it has QEMU").has_qboot = true;
+    assert_eq!(target.told(&offer), [""; 0]);
+}
+
+#[test]
+fn a_newer_qemu_gives_a_guest_the_machine_and_firmware_that_it_has() {
+    let (mut here, mut there) = (launch(2), launch(2));
+    (here.machine, there.machine) = ("pc-q35-10.0".parse().ok(), "pc-q35-10.1".parse().ok());
+    let qboot = Some(PathBuf::from("/usr/share/qemu/qboot.rom"));
+    there.qemu.qboot.clone_from(&qboot);
+    let prepare = |here: &Launch| incoming(&name("mars"), here, there.clone()).expect("the guest finds no difference");
+    assert_eq!((prepare(&here).machine, prepare(&here).qboot), (here.machine.clone(), None));
+    here.qboot.clone_from(&qboot);
+    assert_eq!(prepare(&here).qboot, qboot);
+    there.qemu.qboot = None;
+    let refused = incoming(&name("mars"), &here, there).expect_err("it has another firmware").to_string();
+    assert!(refused.contains("qboot here, SeaBIOS there"), "{refused}");
 }
 
 #[test]

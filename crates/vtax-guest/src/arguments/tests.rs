@@ -196,6 +196,21 @@ fn endpoints_of_the_host_are_passed_unchanged() {
 }
 
 #[test]
+fn on_an_intel_cpu_a_guest_that_may_drive_a_device_of_the_host_has_the_default_firmware() {
+    let device = "0000:01:10.0".parse().expect("an address");
+    let qboot = Some(PathBuf::from("/usr/share/qemu/qboot.rom"));
+    let on_kvm = |launch: Launch| Launch { accel: Accelerator::Kvm, qboot: qboot.clone(), ..launch };
+    let assigned = on_kvm(with_nic(NicKind::Vfio { device, driver: "igbvf".to_owned() }));
+    let translated = Launch { accel: Accelerator::Tcg, ..assigned.clone() };
+    let has_qboot = |launch: &Launch, is_intel| launch.clone().on_cpu(is_intel).qboot.is_some();
+    let pluggable = Launch { spare_ports: 1, ..on_kvm(launch()) };
+    assert!(!has_qboot(&assigned, true) && !has_qboot(&pluggable, true));
+    assert!(has_qboot(&assigned, false) && has_qboot(&translated, true) && has_qboot(&on_kvm(launch()), true));
+    assert!(lines(&assigned).contains("\n-bios /usr/share/qemu/qboot.rom\n"), "{}", lines(&assigned));
+    assert!(!lines(&assigned.on_cpu(true)).contains("-bios"));
+}
+
+#[test]
 fn a_server_under_tcg() {
     insta::assert_snapshot!(lines(&server("emulated:nics=4,disks=1")));
 }

@@ -10,17 +10,17 @@ use std::{
     io,
     num::NonZeroU8,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::{
             fs::MetadataExt,
             net::{UnixListener, UnixStream},
         },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     str::FromStr,
 };
 
-use rustix::fs::{AtFlags, Gid, Uid, chownat};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, openat};
 
 use crate::{error::GuestError, launch::Launch};
 
@@ -128,7 +128,7 @@ impl Drop for OutgoingChannels {
 pub fn connect_channel(launch: &Launch, channel: MigrationChannel) -> Result<Option<UnixStream>, GuestError> {
     let (before, after) = (launch.directory.join(SOCKET), launch.directory.join(AFTER_MAIN));
     let path = if channel == MigrationChannel::Main { &before } else { &after };
-    let socket = match UnixStream::connect(path) {
+    let socket = match connect(path) {
         // The socket exists a moment before QEMU listens.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
@@ -141,6 +141,13 @@ pub fn connect_channel(launch: &Launch, channel: MigrationChannel) -> Result<Opt
     Ok(Some(socket))
 }
 
+/// Connects to a socket in the directory of QEMU's user, which is not trusted: what the source sends must not reach
+/// another socket, which only we may use. A link is not followed, and refuses the connection.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let found = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    UnixStream::connect(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
 fn absent(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
@@ -150,7 +157,6 @@ mod tests {
     use std::{
         io::{Read, Write},
         os::unix::fs::symlink,
-        path::Path,
     };
 
     use super::*;
@@ -208,6 +214,20 @@ mod tests {
         let mut first = [0];
         qemu.accept().expect("two are connected").0.read_exact(&mut first).expect("it was sent");
         assert_eq!(first, *b"m");
+    }
+
+    #[test]
+    fn no_channel_follows_a_link_to_another_socket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let launch = launch(folder.path());
+        let other = folder.path().join("other");
+        let private = UnixListener::bind(&other).expect("a socket of the test");
+        private.set_nonblocking(true).expect("ours");
+        for (channel, socket) in [(MigrationChannel::Main, SOCKET), (MigrationChannel::Memory, AFTER_MAIN)] {
+            symlink(&other, folder.path().join(socket)).expect("a link of the test");
+            assert!(connect_channel(&launch, channel).expect("nothing is wrong").is_none());
+        }
+        assert!(private.accept().is_err(), "nobody has connected");
     }
 
     #[test]

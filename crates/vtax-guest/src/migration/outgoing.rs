@@ -30,8 +30,8 @@ pub trait MigrationWatcher {
     /// ([`SourcePulse`](super::SourcePulse)).
     fn moved(&mut self) {}
 
-    /// Called when QEMU was told to cancel. Several channels have to be closed then: QEMU 10.0 closes only the main one,
-    /// and waits for the others as long as their other ends are stuck.
+    /// Called when QEMU was told to cancel, and when the migration has failed. Several channels have to be closed then:
+    /// QEMU 10.0 closes only the main one, and waits for the others as long as their other ends are stuck.
     fn cancelled(&mut self) {}
 
     /// The vCPUs are stopped, and everything except the device state is at the target. The guest is suspended until
@@ -74,6 +74,10 @@ impl Departure {
             outgoing.start(wire, key.as_ref().map(|_| KEY_ID))?;
             outgoing.run()
         });
+        if left.is_err() {
+            // Before the next command: the monitor may not answer until then.
+            outgoing.watcher.cancelled();
+        }
         outgoing.forget_key();
         left.map_err(|error| error.explained(qemu))
     }

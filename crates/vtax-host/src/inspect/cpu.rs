@@ -38,14 +38,17 @@ pub(super) fn numbers(tree: &SystemRoot) -> Vec<u32> {
     numbers
 }
 
-/// The hypervisor below this machine: its name if Xen or the firmware's vendor reports one. Otherwise only whether
-/// there is one (the CPU's `hypervisor` flag).
+/// The hypervisor below this machine: its name if Xen, the firmware's vendor or a device of QEMU reports one. Otherwise
+/// only whether there is one (the CPU's `hypervisor` flag).
 pub(super) fn hypervisor(tree: &SystemRoot) -> String {
     let flagged = cpuinfo(tree, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = tree.text("sys/hypervisor/type");
+    // qboot, the firmware of our guests, reports no vendor. The ACPI tables are QEMU's with any firmware.
+    let is_qemu = || tree.names("sys/bus/acpi/devices").iter().any(|name| name.starts_with("QEMU"));
+    let vendor = || tree.text("sys/class/dmi/id/sys_vendor").or_else(|| is_qemu().then(|| "QEMU".to_owned()));
     match (named, flagged) {
         (Some(name), _) => name,
-        (None, true) => tree.text("sys/class/dmi/id/sys_vendor").unwrap_or_else(|| "yes, of unknown make".to_owned()),
+        (None, true) => vendor().unwrap_or_else(|| "yes, of unknown make".to_owned()),
         (None, false) => "none".to_owned(),
     }
 }
@@ -96,6 +99,17 @@ mod tests {
         for text in ["", "x", "1ffffffff", "1,,1"] {
             assert_eq!(mask(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_guest_of_qemu_knows_it_with_any_firmware() {
+        let cpuinfo = ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n");
+        let bios = ("sys/class/dmi/id/sys_vendor", "QEMU\n");
+        let device = ("sys/bus/acpi/devices/QEMU0002:00/hid", "QEMU0002\n");
+        for file in [bios, device] {
+            assert_eq!(hypervisor(&SystemRoot::invented([cpuinfo, file])), "QEMU");
+        }
+        assert_eq!(hypervisor(&SystemRoot::invented([cpuinfo])), "yes, of unknown make");
     }
 
     #[test]

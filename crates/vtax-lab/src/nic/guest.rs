@@ -139,13 +139,14 @@ impl GuestAttachment<'_> {
             Boot::Kernel { .. } => None,
             Boot::Disk { .. } => Some(Seed { agent: agent.clone(), address: *address }),
         };
-        Launch {
+        let launch = Launch {
             nics: vec![NicLaunch::new(MacAddr(mac.octets()), nic)],
             devices,
             seed,
             lent: guest.lent.clone(),
             disks: GuestDisks { ports: disks.disks.len() as u32, disks: disks.disks.clone() },
             ..Launch::new(guest.name.clone(), directory.clone(), engine.clone(), &guest.size)
-        }
+        };
+        launch.with_firmware_for_devices()
     }
 }

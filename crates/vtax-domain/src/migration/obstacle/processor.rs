@@ -17,6 +17,8 @@ pub enum ProcessorObstacle {
         needs: Version,
         has: Version,
     },
+    /// The firmware in the domain's memory, qboot, is not among the files of the target's QEMU.
+    Firmware,
     Accelerator {
         here: Accelerator,
         there: Accelerator,
@@ -41,6 +43,11 @@ impl ProcessorObstacle {
                 "QEMU",
                 format!("the machine type of {domain}, pc-q35-{needs}, requires QEMU {needs}, and {target} has {has}"),
                 "update QEMU there".to_owned(),
+            ),
+            ProcessorObstacle::Firmware => ObstacleText::new(
+                "QEMU",
+                format!("the firmware of {domain}, qboot, is not installed with QEMU at {target}"),
+                format!("install it there (share/qemu/qboot.rom, beside the bin of QEMU), or {stop}"),
             ),
             ProcessorObstacle::Accelerator { here, there } => ObstacleText::new(
                 "QEMU",
