@@ -1,5 +1,6 @@
 //! Queries a container engine with the engine's own program, over the connection that the user has configured
-//! (`DOCKER_HOST`, `CONTAINER_HOST`, contexts). The only command is `inspect`, which changes nothing.
+//! (`DOCKER_HOST`, `CONTAINER_HOST`, contexts, `/etc/crictl.yaml`). The commands are `inspect` and `crictl ps`, which
+//! change nothing.
 
 use std::{
     io,
@@ -31,7 +32,7 @@ pub enum EngineRefusal {
     Silent(Duration),
 }
 
-/// `docker` and `podman`, each with a deadline.
+/// Programs of the engines, each with a deadline.
 pub struct EnginePrograms {
     /// Directory of the programs; `None` for those in the PATH.
     directory: Option<PathBuf>,
@@ -43,17 +44,47 @@ impl EnginePrograms {
     pub fn user() -> EnginePrograms {
         EnginePrograms { directory: None, patience: PATIENCE }
     }
+
+    fn output(&self, engine: ContainerEngine, arguments: &[&str]) -> Result<String, EngineRefusal> {
+        let program: &str = engine.into();
+        let mut command = Command::new(self.directory.clone().unwrap_or_default().join(program));
+        command.args(arguments).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        EngineRefusal::of(output_within(&mut command, self.patience))
+    }
+
+    /// Returns the ID of the running container with this name, which `crictl inspect` doesn't accept. Pods may have
+    /// containers of the same name. Without one, the name is the beginning of an ID.
+    fn id_in_pods(&self, name: &str) -> Result<String, EngineRefusal> {
+        // The name is a regular expression for `crictl ps`, and of all characters in a name, only dots are special.
+        let pattern = format!("^{}$", name.replace('.', "\\."));
+        let listed = self.output(ContainerEngine::Crictl, &["ps", "--quiet", "--no-trunc", "--name", &pattern])?;
+        let ids: Vec<&str> = listed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        match ids[..] {
+            [] => Ok(name.to_owned()),
+            [id] => Ok(id.to_owned()),
+            _ => {
+                let known = ids.join(", ");
+                Err(EngineRefusal::Said(format!("{} running containers have this name; use an ID: {known}", ids.len())))
+            }
+        }
+    }
 }
 
 impl ContainerEngines for EnginePrograms {
     fn inspect(&self, engine: ContainerEngine, name: &ContainerName) -> Result<String, EngineRefusal> {
-        let program: &str = engine.into();
-        let mut command = Command::new(self.directory.clone().unwrap_or_default().join(program));
-        // Without `--type`, an image or a network of the same name would match. Names of containers cannot begin with
-        // `-`.
-        command.args(["inspect", "--type", "container", name.as_str()]).env("LC_ALL", "C");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        EngineRefusal::of(output_within(&mut command, self.patience))
+        // Names of containers cannot begin with `-`.
+        let name = name.as_str();
+        match engine {
+            // Without `--type`, an image or a network of the same name would match.
+            ContainerEngine::Docker | ContainerEngine::Podman | ContainerEngine::Nerdctl => {
+                self.output(engine, &["inspect", "--type", "container", name])
+            }
+            ContainerEngine::Crictl => {
+                let id = self.id_in_pods(name)?;
+                self.output(engine, &["inspect", "--output", "json", &id])
+            }
+        }
     }
 }
 
@@ -91,7 +122,11 @@ pub(crate) mod tests {
 
     /// Returns engines whose `podman` is this script, and the directory that contains it.
     fn fake(script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
-        let folder = program("podman", script);
+        fake_program("podman", script, patience)
+    }
+
+    fn fake_program(name: &str, script: &str, patience: Duration) -> (tempfile::TempDir, EnginePrograms) {
+        let folder = program(name, script);
         let directory = Some(folder.path().to_owned());
         (folder, EnginePrograms { directory, patience })
     }
@@ -119,6 +154,20 @@ pub(crate) mod tests {
         let said = asked(&engines, ContainerEngine::Podman).expect("an answer");
         assert_eq!(said, "C:inspect --type container web\n");
         assert!(matches!(asked(&engines, ContainerEngine::Docker), Err(EngineRefusal::NoProgram(_))));
+    }
+
+    #[test]
+    fn a_container_of_a_pod_is_found_by_its_name_or_id() {
+        let inspected = |listed: &str| {
+            let script =
+                format!("case $1 in ps) test \"$5\" = '^web\\.1$' && printf '{listed}';; *) echo \"$@\";; esac");
+            let (_folder, engines) = fake_program("crictl", &script, PATIENCE);
+            engines.inspect(ContainerEngine::Crictl, &"web.1".parse().expect("a name"))
+        };
+        assert_eq!(inspected("3f0a\\n").expect("one"), "inspect --output json 3f0a\n");
+        assert_eq!(inspected("").expect("an ID"), "inspect --output json web.1\n");
+        let Err(EngineRefusal::Said(said)) = inspected("3f0a\\n77aa\\n") else { panic!("there are two") };
+        assert_eq!(said, "2 running containers have this name; use an ID: 3f0a, 77aa");
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub enum ContainerError {
     #[error("{end}: no such container; {}", listed(answers))]
     #[diagnostic(code("no-such-container"))]
     NotFound { end: ContainerEnd, answers: Vec<EngineAnswer> },
-    #[error("{end}: both docker and podman have a container of this name; use docker:{0} or podman:{0}", end.name.as_str())]
+    #[error("{end}: {} have a container of this name; use {}", named(engines, |engine| engine.to_string(), "and"), of_engines(engines, end))]
     #[diagnostic(code("container-in-two-engines"))]
-    Ambiguous { end: ContainerEnd },
+    Ambiguous { end: ContainerEnd, engines: Vec<ContainerEngine> },
     #[error("{end}: the container is {state}, not running; {}", mend(*engine, state, end))]
     #[diagnostic(code("container-not-running"))]
     NotRunning { end: ContainerEnd, engine: ContainerEngine, state: ForeignText },
@@ -34,9 +34,8 @@ pub enum ContainerError {
     #[diagnostic(code("engine-silent"))]
     Silent { end: ContainerEnd, engine: ContainerEngine, deadline: Duration },
     #[error(
-        "{end}: unusable output of `{engine} inspect --type container {}`: {source}; run it, and check that \
-         `{engine}` is the program of that engine",
-        end.name.as_str()
+        "{end}: unusable output of `{engine} inspect`: {source}; run it for this container, and check that `{engine}` \
+         is the program of that engine"
     )]
     #[diagnostic(code("container-inspection"))]
     Inspection { end: ContainerEnd, engine: ContainerEngine, source: BadInspection },
@@ -63,7 +62,9 @@ impl ContainerError {
 
 impl EngineAnswer {
     pub(crate) fn said(engine: ContainerEngine, text: &str) -> EngineAnswer {
-        match text.to_ascii_lowercase().contains("no such container") {
+        let lower = text.to_ascii_lowercase();
+        // The words of docker and podman, of nerdctl, and of crictl.
+        match ["no such container", "no such object", "code = notfound"].iter().any(|none| lower.contains(none)) {
             true => EngineAnswer::Unknown(engine),
             false => EngineAnswer::Said(engine, words(text).into()),
         }
@@ -83,13 +84,37 @@ impl fmt::Display for EngineAnswer {
     }
 }
 
+/// Returns the answers. Engines that are not installed are omitted, unless there is no other.
 fn listed(answers: &[EngineAnswer]) -> String {
-    answers.iter().map(EngineAnswer::to_string).collect::<Vec<_>>().join("; ")
+    let is_absent = |answer: &&EngineAnswer| matches!(answer, EngineAnswer::NoProgram(_, source) if source.kind() == io::ErrorKind::NotFound);
+    let (absent, others): (Vec<&EngineAnswer>, Vec<&EngineAnswer>) = answers.iter().partition(is_absent);
+    let text = |answers: &[&EngineAnswer]| answers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    match (&absent[..], &others[..]) {
+        ([only], []) => text(&[only]),
+        (_, []) => {
+            format!("none of {} is installed", named(&ContainerEngine::ALL, ContainerEngine::to_string, "and"))
+        }
+        (_, others) => text(others),
+    }
+}
+
+/// Returns the engines in words, e.g. `docker, podman and crictl`.
+fn named(engines: &[ContainerEngine], word: impl Fn(&ContainerEngine) -> String, last: &str) -> String {
+    let words: Vec<String> = engines.iter().map(word).collect();
+    match &words[..] {
+        [before @ .., end] if !before.is_empty() => format!("{} {last} {end}", before.join(", ")),
+        words => words.concat(),
+    }
+}
+
+fn of_engines(engines: &[ContainerEngine], end: &ContainerEnd) -> String {
+    named(engines, |engine| format!("{engine}:{}", end.name.as_str()), "or")
 }
 
 fn mend(engine: ContainerEngine, state: &ForeignText, end: &ContainerEnd) -> String {
     let name = end.name.as_str();
     match state.raw() {
+        _ if engine == ContainerEngine::Crictl => "wait until its kubelet has started it (`crictl ps`)".to_owned(),
         "paused" => format!("resume it (`{engine} unpause {name}`)"),
         _ => format!("start it (`{engine} start {name}`)"),
     }
@@ -98,6 +123,6 @@ fn mend(engine: ContainerEngine, state: &ForeignText, end: &ContainerEnd) -> Str
 /// Returns the advice to name another engine, unless the user has named one: the engine that doesn't answer may have a
 /// container of this name, so it cannot be skipped.
 fn others(engine: ContainerEngine, end: &ContainerEnd) -> String {
-    let others = ContainerEngine::ALL.into_iter().filter(|other| end.engine.is_none() && *other != engine);
-    others.map(|other| format!(", or name another engine: {other}:{}", end.name.as_str())).collect()
+    let other = ContainerEngine::ALL.into_iter().find(|other| *other != engine).filter(|_| end.engine.is_none());
+    other.map_or(String::new(), |other| format!(", or name another engine, e.g. {other}:{}", end.name.as_str()))
 }

@@ -1,4 +1,4 @@
-//! Parses the output of `docker inspect` and `podman inspect`, which have the same form.
+//! Parses the output of `docker inspect`, whose form podman and nerdctl share, and that of `crictl inspect`.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ pub struct Container {
     pub id: ForeignText,
     /// Name of the image.
     pub image: ForeignText,
-    /// Network mode, e.g. `bridge` or `host`.
+    /// Network mode, e.g. `bridge` or `host`; `pod` for a container of Kubernetes.
     pub network: ForeignText,
     /// State, e.g. `running` or `paused`.
     pub state: ForeignText,
@@ -71,8 +71,65 @@ struct HostConfig {
     network_mode: ForeignText,
 }
 
+/// Output of `crictl inspect`.
+#[derive(Deserialize)]
+struct CriContainer {
+    status: CriStatus,
+    #[serde(default)]
+    info: CriInfo,
+}
+
+#[derive(Deserialize)]
+struct CriStatus {
+    id: ForeignText,
+    metadata: CriMetadata,
+    /// E.g. `CONTAINER_RUNNING`.
+    state: String,
+    #[serde(default)]
+    image: CriImage,
+}
+
+#[derive(Deserialize)]
+struct CriMetadata {
+    name: ForeignText,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CriImage {
+    image: ForeignText,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CriInfo {
+    pid: u32,
+}
+
 impl Container {
     pub(crate) fn read(engine: ContainerEngine, text: &str) -> Result<Container, BadInspection> {
+        match engine {
+            ContainerEngine::Docker | ContainerEngine::Podman | ContainerEngine::Nerdctl => {
+                Self::of_engine(engine, text)
+            }
+            ContainerEngine::Crictl => Self::of_pod(text),
+        }
+    }
+
+    fn of_pod(text: &str) -> Result<Container, BadInspection> {
+        let CriContainer { status, info } = serde_json::from_str(text)?;
+        Ok(Container {
+            engine: ContainerEngine::Crictl,
+            name: status.metadata.name,
+            id: status.id,
+            image: status.image.image,
+            network: "pod".into(),
+            state: status.state.trim_start_matches("CONTAINER_").to_ascii_lowercase().into(),
+            pid: (info.pid > 0).then_some(info.pid),
+        })
+    }
+
+    fn of_engine(engine: ContainerEngine, text: &str) -> Result<Container, BadInspection> {
         let all: Vec<Inspected> = serde_json::from_str(text)?;
         let [Inspected { id, name, state, config, host_config }] =
             <[Inspected; 1]>::try_from(all).map_err(|all| BadInspection::Count(all.len()))?;
@@ -113,6 +170,23 @@ mod tests {
     const PODMAN: &str = r#"[{"Id": "77aa", "Name": "web", "State": {"Status": "paused", "Pid": 0, "ConmonPid": 9},
         "ImageName": "localhost/web:latest", "Config": {"Image": "localhost/web:latest"}}]"#;
 
+    const CRI: &str = r#"{"status": {"id": "9c1b", "metadata": {"attempt": 0, "name": "web"}, "state": "CONTAINER_RUNNING",
+        "image": {"image": "vtax.test/tools:1"}}, "info": {"pid": 4711, "runtimeSpec": {}}}"#;
+
+    #[test]
+    fn a_description_of_a_pod_s_container_is_read() {
+        let read = |text: &str| Container::read(ContainerEngine::Crictl, text);
+        let container = read(CRI).expect("one");
+        assert_eq!(
+            (container.name.raw(), container.pid, container.image.raw()),
+            ("web", Some(4711), "vtax.test/tools:1")
+        );
+        assert!(container.runs());
+        let exited = read(&CRI.replace("RUNNING", "EXITED").replace("4711", "0")).expect("one");
+        assert_eq!((exited.state.raw(), exited.pid, exited.runs()), ("exited", None, false));
+        assert!(read(DOCKER).is_err());
+    }
+
     #[test]
     fn descriptions_of_both_engines_are_read() {
         let docker = Container::read(ContainerEngine::Docker, DOCKER).expect("one");
@@ -146,10 +220,12 @@ mod tests {
 
     #[test]
     fn fuzz_inspected() {
-        vtax_fuzz::fuzz_text("container", &[DOCKER, PODMAN], |text| {
-            let container = Container::read(ContainerEngine::Podman, text).ok()?;
-            assert!(!container.runs() || container.pid.is_some());
-            Some(())
-        });
+        for (engine, texts) in [(ContainerEngine::Podman, &[DOCKER, PODMAN][..]), (ContainerEngine::Crictl, &[CRI])] {
+            vtax_fuzz::fuzz_text("container", texts, |text| {
+                let container = Container::read(engine, text).ok()?;
+                assert!(!container.runs() || container.pid.is_some());
+                Some(())
+            });
+        }
     }
 }

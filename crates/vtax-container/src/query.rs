@@ -39,13 +39,13 @@ impl ContainerQuery<'_> {
                 Err(answer) => answers.push(answer),
             }
         }
-        match (found.pop(), found.pop()) {
-            (Some(only), None) => Ok(only),
-            // With the package podman-docker, `docker` runs podman.
-            (Some(one), Some(other)) if one.id == other.id => Ok(one),
-            (Some(_), Some(_)) => Err(ContainerError::Ambiguous { end: self.end.clone() }),
-            (None, _) => Err(self.not_found(answers)),
+        let Some(last) = found.pop() else { return Err(self.not_found(answers)) };
+        // With the package podman-docker, `docker` runs podman; nerdctl and crictl may show the same containers.
+        if found.iter().all(|other| other.id == last.id) {
+            return Ok(last);
         }
+        let engines = found.iter().map(|container| container.engine).chain([last.engine]).collect();
+        Err(ContainerError::Ambiguous { end: self.end.clone(), engines })
     }
 
     /// Queries one engine. The inner error is the reason why it provides no such container. If the engine doesn't
@@ -76,8 +76,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers of `docker` and of `podman`.
-    struct Fake([fn() -> Result<String, EngineRefusal>; 2]);
+    /// Answers of the engines.
+    struct Fake([fn() -> Result<String, EngineRefusal>; 4]);
 
     impl ContainerEngines for Fake {
         fn inspect(&self, engine: ContainerEngine, _: &ContainerName) -> Result<String, EngineRefusal> {
@@ -128,7 +128,7 @@ mod tests {
     ) -> Result<ContainerEngine, String> {
         let engine = end.split_once(':').and_then(|(way, _)| way.parse().ok());
         let end = ContainerEnd { engine, name: "web".parse().expect("a name") };
-        let found = ContainerQuery { engines: &Fake([docker, podman]), end: &end }.running();
+        let found = ContainerQuery { engines: &Fake([docker, podman, absent, absent]), end: &end }.running();
         found.map(|container| container.engine).map_err(|error| error.to_string())
     }
 

@@ -65,7 +65,7 @@ impl Control {
 #[error(
     "invalid endpoint `{}`{why} (endpoints are local, ssh:HOST, ssh:USER@HOST, zone:NAME, zone:LAB/NAME, libvirt:NAME, libvirt:USER@NAME, ldm:DOMAIN, \
      ldm:DOMAIN/NIC, ldm:LAB/HOST/DOMAIN, netns:NAME, netns:/PATH, pid:PID, container:NAME, docker:NAME, podman:NAME, \
-     pod:NAMESPACE/NAME, pod:NAMESPACE/NAME/CONTAINER)",
+     nerdctl:NAME, crictl:NAME, pod:NAMESPACE/NAME, pod:NAMESPACE/NAME/CONTAINER)",
     text.escape_debug()
 )]
 #[diagnostic(code("bad-endpoint"))]

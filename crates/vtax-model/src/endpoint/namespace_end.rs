@@ -15,7 +15,7 @@ pub enum NamespaceEnd {
     Container(ContainerEnd),
 }
 
-/// A container: `container:NAME`, `docker:NAME`, `podman:NAME`.
+/// A container: `container:NAME`, `docker:NAME`, `podman:NAME`, `nerdctl:NAME`, `crictl:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerEnd {
     /// The engine that runs it. None for whichever engine has it.
@@ -24,7 +24,7 @@ pub struct ContainerEnd {
     pub name: ContainerName,
 }
 
-/// A program that runs containers.
+/// A program that knows the containers of an engine.
 #[derive(
     Debug,
     Clone,
@@ -47,11 +47,16 @@ pub enum ContainerEngine {
     Docker,
     /// Podman, of this user.
     Podman,
+    /// containerd, in the namespace that `nerdctl` is configured for.
+    Nerdctl,
+    /// A runtime of Kubernetes, such as containerd or CRI-O, by the interface that its kubelet uses (CRI).
+    Crictl,
 }
 
 impl ContainerEngine {
     /// The order in which they are queried.
-    pub const ALL: [ContainerEngine; 2] = [ContainerEngine::Docker, ContainerEngine::Podman];
+    pub const ALL: [ContainerEngine; 4] =
+        [ContainerEngine::Docker, ContainerEngine::Podman, ContainerEngine::Nerdctl, ContainerEngine::Crictl];
 }
 
 /// Name of a pinned network namespace: a file name in the directory of `ip netns`.

@@ -87,6 +87,8 @@ fn a_namespace_has_a_name_a_path_a_process_or_a_container() {
         "container:web",
         "docker:web_1.a-b",
         "podman:3f0a",
+        "nerdctl:web",
+        "crictl:3f0a",
     ] {
         let read = text.parse::<Control>();
         assert!(matches!(read, Ok(Control::Namespace(_))), "{text}: {read:?}");

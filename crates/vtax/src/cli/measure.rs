@@ -75,9 +75,9 @@ pub(super) struct MeasuredEnds {
     /// Responder, e.g. ssh:vm1: local, ssh:HOST, libvirt:NAME (a running virtual machine of libvirt), zone:NAME or
     /// zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a running logical domain,
     /// over one of its virtual NICs), netns:NAME, netns:/PATH or pid:PID (a network namespace of this machine),
-    /// container:NAME, docker:NAME or podman:NAME (a running container of this machine), pod:NAMESPACE/NAME or
-    /// pod:NAMESPACE/NAME/CONTAINER (a running pod of Kubernetes, through kubectl). Given several times, that many pairs
-    /// are measured simultaneously
+    /// container:NAME (a running container of this machine; docker:NAME, podman:NAME, nerdctl:NAME or crictl:NAME select
+    /// its engine), pod:NAMESPACE/NAME or pod:NAMESPACE/NAME/CONTAINER (a running pod of Kubernetes, through kubectl).
+    /// Given several times, that many pairs are measured simultaneously
     #[arg(long, value_name = "END", default_value = "local")]
     to: Vec<Control>,
     /// Initiator, e.g. zone:web: it connects, and sends requests or streams. The values are those of --to [default:

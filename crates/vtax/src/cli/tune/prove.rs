@@ -55,8 +55,8 @@ struct Tried {
 const TO: &str = "Responder of the path to tune, e.g. ssh:vm1: local, ssh:HOST, libvirt:NAME (a running virtual machine of \
     libvirt), zone:NAME or zone:LAB/NAME (a zone, host or guest of a running lab), ldm:DOMAIN or ldm:DOMAIN/NIC (a \
     running logical domain, over one of its virtual NICs), netns:NAME, netns:/PATH or pid:PID (a network namespace of \
-    this machine), container:NAME, docker:NAME or podman:NAME (a running container of this machine), \
-    pod:NAMESPACE/NAME (a running pod). Settings are tested on the machines of both endpoints, but never in a pod";
+    this machine), container:NAME (a running container of this machine; docker:NAME, podman:NAME, nerdctl:NAME or \
+    crictl:NAME select its engine), pod:NAMESPACE/NAME (a running pod). Settings are tested on the machines of both endpoints, but never in a pod";
 const FROM: &str = "Initiator of the path to tune, e.g. zone:rack/web, in the syntax of --to [default: local; with \
     --to zone:NAME the other end of its wire; with --to ldm:DOMAIN the host of the domain]";
 const TO_ADDRESS: &str = "Address of the responder, e.g. 192.0.2.1 [default: the address that ssh connected to; the \
