@@ -8,13 +8,21 @@
 use std::{
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
-use vtax_sys::{directory, lock, record};
+use vtax_sys::{
+    directory,
+    lock::{self, LockHolder},
+    record,
+};
 
 use crate::error::JournalError;
 
 const SUFFIX: &str = "journal";
+/// Time within which the kernel closes the descriptors of a program that it executes, also on a busy machine.
+const EXECUTED: Duration = Duration::from_secs(1);
 
 /// Directory, locked against other processes.
 pub(crate) struct Directory {
@@ -87,7 +95,49 @@ pub(crate) fn claim(file: &File, path: &Path) -> Result<bool, JournalError> {
     }
 }
 
+/// Takes the lock of a journal whose owner may have just ended; otherwise returns its holder, if known.
+///
+/// A program that the owner has started also holds the lock, until the kernel closes its descriptors. That is a moment
+/// after execve(2) has let the owner go on (vfork(2)), so a lock without another living holder is waited for.
+pub(crate) fn take_over(file: &File, path: &Path) -> Result<Result<(), Option<LockHolder>>, JournalError> {
+    let begun = Instant::now();
+    loop {
+        if claim(file, path)? {
+            return Ok(Ok(()));
+        }
+        let holder = LockHolder::of(path);
+        let is_other = holder.as_ref().is_some_and(|holder| holder.pid != std::process::id());
+        if is_other || begun.elapsed() >= EXECUTED {
+            return Ok(Err(holder));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> JournalError {
     let path = path.to_owned();
     move |source| JournalError::Io { operation, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_started_program_still_holds_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("lock");
+        let open = || File::options().create(true).append(true).open(&path).expect("a file of the test");
+        let (owner, next) = (open(), open());
+        assert!(claim(&owner, &path).expect("a lock"));
+        assert!(take_over(&next, &path).expect("a lock").is_err(), "its owner is alive");
+        let of_program = owner.try_clone().expect("the same lock");
+        drop(owner);
+        let closed = thread::spawn(move || {
+            thread::sleep(EXECUTED / 10);
+            drop(of_program);
+        });
+        assert!(take_over(&next, &path).expect("a lock").is_ok());
+        closed.join().expect("it ends");
+    }
 }

@@ -10,7 +10,6 @@ use crate::{
     damaged::{DamagedJournal, Opened},
     directory::{self, Directory},
     error::{ExecuteError, JournalError, StepCause, UndoBatchError, UndoError, UndoErrors},
-    holder::LockHolder,
     line::{Contents, FORMAT, Header, JournalLine, LONGEST},
     log::Log,
     owner::Owner,
@@ -75,9 +74,8 @@ impl<S: Step> Journal<S> {
             }
             file => file?.ok_or_else(missing)?,
         };
-        let free = directory::claim(&file, &path)?;
-        if !free {
-            return Err(JournalError::Busy { id: id.to_owned(), by: LockHolder::of(&path) });
+        if let Err(by) = directory::take_over(&file, &path)? {
+            return Err(JournalError::Busy { id: id.to_owned(), by });
         }
         let read = record::read_open(&file, &path, LONGEST).map_err(JournalError::from);
         let read = read.and_then(|bytes| Ok((Contents::<S>::parse(&path, &bytes)?, bytes)));
