@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn fuzz_inspected() {
         for (engine, texts) in [(ContainerEngine::Podman, &[DOCKER, PODMAN][..]), (ContainerEngine::Crictl, &[CRI])] {
-            vtax_fuzz::fuzz_text("container", texts, |text| {
+            vtax_fuzz::fuzz_text("container", texts, move |text| {
                 let container = Container::read(engine, text).ok()?;
                 assert!(!container.runs() || container.pid.is_some());
                 Some(())
