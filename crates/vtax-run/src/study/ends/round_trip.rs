@@ -20,7 +20,7 @@ impl EndpointConnector<'_> {
         let ends = [Endpoint::new(End::Initiator, from.clone()), Endpoint::new(End::Responder, to.clone())];
         let pair = self.pair([&ends[0], &ends[1]])?;
         let place = ConnectedEnds::new(Vec::new(), None, &env::temp_dir());
-        let order = place.pair(&pair, &spec());
+        let order = place.pair(&pair, &round_trips(Span::from_millis(50), Span::from_millis(500)));
         let (report, _) = measure(order.initiator, order.responder, &order.order).or_infrastructure()?;
         let median = report.rtt.filter(|rtt| !rtt.is_empty()).map(|rtt| Duration::from_nanos(rtt.percentile(50.0)));
         let nothing = || miette!(code = "nothing-measured", "no request from {from} to {to} was answered; set --rtt");
@@ -28,13 +28,14 @@ impl EndpointConnector<'_> {
     }
 }
 
-fn spec() -> TestSpec {
+/// Returns a test of TCP round trips of 1 byte, one at a time.
+pub(super) fn round_trips(warmup: Span, duration: Span) -> TestSpec {
     TestSpec {
         transport: Transport::Tcp,
         workload: Workload::Rr { request: ByteSize(1), response: ByteSize(1) },
         streams: 1,
-        warmup: Warmup::For(Span::from_millis(50)),
-        duration: Span::from_millis(500),
+        warmup: Warmup::For(warmup),
+        duration,
         slices: None,
         options: TestOptions::default(),
     }

@@ -5,16 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vtax_model::{
-    method::Unsupported,
-    options::TestOptions,
-    run::UnavailableRow,
-    study::Row,
-    units::{ByteSize, Span},
-    workload::{TestSpec, Transport, Warmup, Workload},
-};
+use vtax_model::{method::Unsupported, run::UnavailableRow, study::Row, units::Span};
 
-use super::ConnectedEnds;
+use super::{ConnectedEnds, round_trip::round_trips};
 use crate::{
     events::RunEvents,
     stop::Stop,
@@ -27,19 +20,6 @@ use crate::{
 /// Time within which a new service leads to its pod. A node programs its rules a few seconds after the pod is ready.
 const PROGRAMMED: Duration = Duration::from_secs(15);
 const BETWEEN_TRIES: Duration = Duration::from_millis(500);
-
-/// A few round trips.
-fn probe() -> TestSpec {
-    TestSpec {
-        transport: Transport::Tcp,
-        workload: Workload::Rr { request: ByteSize(1), response: ByteSize(1) },
-        streams: 1,
-        warmup: Warmup::For(Span::from_millis(1)),
-        duration: Span::from_millis(20),
-        slices: None,
-        options: TestOptions::default(),
-    }
-}
 
 impl ConnectedEnds {
     /// Returns these endpoints as those of pods that were created for the run.
@@ -67,7 +47,7 @@ impl ConnectedEnds {
     /// Tries a row until it works. Returns the last failure if it doesn't.
     fn failure_until(&mut self, row: Row, until: Instant) -> Result<Option<String>, Stop> {
         loop {
-            match self.sample(row, &probe()) {
+            match self.sample(row, &round_trips(Span::from_millis(1), Span::from_millis(20))) {
                 Ok(_) => return Ok(None),
                 Err(SampleError::Run { error, .. }) => return Err(Stop::infrastructure(error)),
                 Err(SampleError::Cell { error, .. }) if Instant::now() > until => return Ok(Some(error)),

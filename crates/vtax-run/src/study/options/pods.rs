@@ -39,8 +39,12 @@ impl PodChanges {
         {
             bail!(code = "named-twice", "--nodes: {one} is named twice; name two nodes, or one");
         }
-        pods.namespace.clone_from(namespace.as_ref().unwrap_or(&pods.namespace.clone()));
-        pods.image.clone_from(image.as_ref().unwrap_or(&pods.image.clone()));
+        if let Some(namespace) = namespace {
+            pods.namespace.clone_from(namespace);
+        }
+        if let Some(image) = image {
+            pods.image.clone_from(image);
+        }
         pods.nodes.clone_from(nodes);
         Ok(())
     }
