@@ -155,14 +155,14 @@ fn progress(base: &str, state: &LaunchedState, all: &[RunSummary]) -> String {
     let command = escaped(&state.study.command());
     let watch = match newest(state, all) {
         Some(run) => format!(
-            "<a href=\"{base}/run/{id}\">Watch {id}</a>: {} samples so far. <a href=\"{base}/started\">Look again</a>",
+            "<a href=\"{base}/run/{id}\">Watch {id}</a>: {} samples so far. <a href=\"{base}/started\">Refresh</a>",
             run.samples,
             id = escaped(&run.id)
         ),
-        None => format!("It has not taken a sample yet. <a href=\"{base}/started\">Look again</a>"),
+        None => format!("No samples yet. <a href=\"{base}/started\">Refresh</a>"),
     };
     let cancel = match state.is_cancelled {
-        true => "<p>It has been interrupted, saves its samples and restores the host.</p>\n".to_owned(),
+        true => "<p>The run was interrupted. It is saving its samples and restoring the host.</p>\n".to_owned(),
         false => format!(
             "<form method=\"post\" action=\"{base}/cancel\">\n<p><button>Cancel the run</button> <small class=\"faint\">\
              Like Ctrl-C: samples taken so far are saved, and the host is restored.</small></p>\n</form>\n"
