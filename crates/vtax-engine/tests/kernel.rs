@@ -431,9 +431,13 @@ fn packets_match_the_counts_of_the_devices() {
             let device = [now[0] - before[0], now[1] - before[1]];
             // ARP, and the messages that keep a sender over UDP informed.
             let few = if device[1] < 1_000 { [4_000, 40] } else { [0, 0] };
+            // A stream crosses the wire, and is acknowledged, until the sockets are empty, after the ends have counted:
+            // 100 of its 2,000 ms if the machine does not run an end. Headers of 40 instead of 52 bytes are 18 % of an
+            // acknowledgment.
+            let share = if matches!(workload, Workload::Stream { .. }) { 17 } else { 100 };
             for ((told, device), few) in told.into_iter().zip(device).zip(few) {
                 assert!(
-                    told.abs_diff(device) <= device / 100 + few,
+                    told.abs_diff(device) <= device / share + few,
                     "{transport} {workload:?}: {told}, {device}: {sent:?}"
                 );
             }
