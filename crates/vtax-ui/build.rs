@@ -1,4 +1,4 @@
-//! Computes the hash of the live page's script, by which the page's policy allows it.
+//! Computes the hash of each script, by which the policy of its page allows it.
 
 use std::{env, fs, path::Path};
 
@@ -6,10 +6,12 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use sha2::{Digest, Sha256};
 
 fn main() {
-    let script = "src/live.js";
-    println!("cargo::rerun-if-changed={script}");
-    let text = fs::read(script).expect("the script is in the repository");
-    let hash = format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)));
     let out = env::var("OUT_DIR").expect("cargo sets it");
-    fs::write(Path::new(&out).join("live.js.sha256"), hash).expect("cargo's folder can be written");
+    for script in ["live.js", "started.js"] {
+        let source = Path::new("src").join(script);
+        println!("cargo::rerun-if-changed={}", source.display());
+        let text = fs::read(source).expect("the script is in the repository");
+        let hash = format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(text)));
+        fs::write(Path::new(&out).join(format!("{script}.sha256")), hash).expect("cargo's folder can be written");
+    }
 }

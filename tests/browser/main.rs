@@ -213,6 +213,26 @@ fn a_run_that_continues_changes_its_page_and_becomes_its_report() {
 }
 
 #[test]
+fn a_study_is_started_watched_and_cancelled_by_keyboard() {
+    let served = Served::new(Bench::new());
+    let window = Window::open(Look::DESK);
+    window.goto(&served.at("start?study=demo&quick=on"));
+    window.tab_to("Start demo");
+    window.keys(ENTER);
+    window.wait_for("return document.querySelector('h1').textContent === 'demo is running'");
+    window.script("window.stays = true", &[]);
+    window.wait_for("return /[1-9][0-9]* samples so far/.test(document.getElementById('progress').textContent)");
+    assert_eq!(window.script("return window.stays", &[]), json!(true), "the page wasn't loaded again");
+    window.picture("started");
+    assert_eq!(window.serious_findings(), json!([]));
+    window.tab_to("Cancel the run");
+    window.keys(ENTER);
+    window.wait_for("return document.querySelector('h1').textContent === 'demo was cancelled'");
+    assert_eq!(window.complaints(), Vec::<String>::new());
+    window.close();
+}
+
+#[test]
 fn ten_thousand_results_are_a_list_like_any_other() {
     let bench = Bench::new();
     let state = bench.state();

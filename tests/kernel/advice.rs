@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
-const REQUIRED: [&str; 5] = ["advise", "--p99", "10s", "--bandwidth", "1k"];
+/// So little that three short samples show it even if one of them was not scheduled for most of its time.
+const REQUIRED: [&str; 5] = ["advise", "--p99", "1h", "--bandwidth", "1k"];
 
 fn advice(bench: &Bench) -> (Option<i32>, Value) {
     let output = bench.vtax(&[&REQUIRED[..], &["--json"]].concat());

@@ -1,6 +1,7 @@
 //! A study of live migration: real guests between two QEMUs of this machine, over a wire of a lab.
 
 use serde_json::Value;
+use vtax_guest::{launch::QemuProgram, userfaultfd};
 
 use super::{Bench, assert_nothing_left, json, studies::assert_schema};
 
@@ -10,7 +11,7 @@ title = "Moves"
 baseline = "migrate:plain"
 
 [matrix]
-methods = ["migrate:plain", "migrate:tls,multifd=2,cores=1", "migrate:tls,cores=200"]
+methods = ["migrate:plain", "migrate:tls,multifd=2,cores=1", "migrate:tls,post-copy", "migrate:tls,cores=200"]
 
 [migration_test]
 memory = ["256 MiB"]
@@ -36,7 +37,15 @@ fn a_guest_migrates_there_and_back_for_each_sample() {
     assert_schema(&result);
     let (plain, other) = (samples(&result, "migrate:plain"), samples(&result, "migrate:tls,multifd=2,cores=1"));
     assert_eq!((plain.len(), other.len()), (2, 1), "the baseline has two samples a round");
-    for sample in plain.iter().chain(other) {
+    let cells = result["cells"].as_array().expect("cells");
+    let cell = |method: &str| cells.iter().find(|cell| cell["method"] == method).expect("a cell");
+    let early: &[Value] = match userfaultfd::is_available(&QemuProgram::find().expect("QEMU")) {
+        true => samples(&result, "migrate:tls,post-copy"),
+        false => &[],
+    };
+    let is_lacking = cell("migrate:tls,post-copy")["status"] == "unavailable";
+    assert_eq!((early.len(), is_lacking), if early.is_empty() { (0, true) } else { (1, false) });
+    for sample in plain.iter().chain(other).chain(early) {
         let figure = |name: &str| sample["migration"][name].as_f64().unwrap_or_else(|| panic!("no {name}: {sample}"));
         // Either may be longer: the guest may run before or after its source learns that it was loaded.
         assert!(figure("suspend_ms") > 0.0 && figure("suspend_by_qemu_ms") > 0.0, "{sample}");
@@ -45,8 +54,6 @@ fn a_guest_migrates_there_and_back_for_each_sample() {
         assert!(figure("sent_mb") > 128.0 && figure("passes") >= 2.0, "{sample}");
         assert!((1.0..60.0).contains(&figure("dirty_mb_per_s")), "{sample}");
     }
-    let cells = result["cells"].as_array().expect("cells");
-    let lacking = cells.iter().find(|cell| cell["method"] == "migrate:tls,cores=200").expect("a cell");
-    assert_eq!(lacking["status"], "unavailable");
+    assert_eq!(cell("migrate:tls,cores=200")["status"], "unavailable");
     assert_nothing_left(&bench);
 }

@@ -37,6 +37,7 @@ pub mod qmp;
 pub mod seed;
 mod storage;
 pub mod threads;
+pub mod userfaultfd;
 pub mod vdisk;
 mod vmlinux;
 

@@ -9,10 +9,12 @@ mod environment;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use vtax_model::{
     cell::Cell,
-    evidence::{StandingObjection, series_apart},
+    evidence::series_apart,
     metric::Metric,
     result::{CellRecord, ResultDocument},
 };
@@ -159,9 +161,18 @@ impl TrendInput {
         self.document.environment.hostname.to_string()
     }
 
-    /// Returns the reasons why this result does not continue the series of another one.
-    pub fn apart(&self, other: &TrendInput) -> Vec<StandingObjection> {
-        series_apart(&self.document, &other.document)
+    /// Splits results into those that continue the series of `newest`, and the reasons for which the others do not, each
+    /// with the number of results.
+    pub fn continuing(runs: Vec<TrendInput>, newest: &TrendInput) -> (Vec<TrendInput>, BTreeMap<String, usize>) {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        let mut kept = Vec::new();
+        for run in runs {
+            match series_apart(&run.document, &newest.document).first() {
+                None => kept.push(run),
+                Some(reason) => *reasons.entry(reason.to_string()).or_default() += 1,
+            }
+        }
+        (kept, reasons)
     }
 
     fn figure(&self, cell: Cell) -> Option<f64> {

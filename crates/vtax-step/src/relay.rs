@@ -29,6 +29,7 @@ use crate::{
     part::{PartStep, StepReceipt},
     relay_process::RelayProcess,
     site::{StepSite, mark_process},
+    stack::NetStack,
 };
 
 /// Timeout for readiness. These programs are ready in milliseconds, unless the machine is very busy.
@@ -161,6 +162,18 @@ impl StartRelay {
         }
     }
 
+    /// Waits until the uplink has a link-local address, without which pasta refuses it for IPv6. The kernel adds the
+    /// address some time after the link is up, which is late on a busy machine. If it never does, pasta says why.
+    fn await_uplink(&self, site: &mut StepSite) -> Result<(), StepError> {
+        let Relay::Pasta { uplink, gateway: IpAddr::V6(_), .. } = &self.relay else { return Ok(()) };
+        let deadline = Instant::now() + READY;
+        while !has_link_local(site.stack(Some(&self.host))?, uplink.as_str())? && Instant::now() < deadline {
+            site.check_goes_on()?;
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
     fn finish(&self, site: &mut StepSite) -> Result<(), StepError> {
         let Some((link, mtu)) = self.relay.tap() else { return Ok(()) };
         site.stack(Some(&self.zone))?.set_mtu(link.as_str(), mtu.get())
@@ -188,6 +201,7 @@ impl PartStep for StartRelay {
 
     /// Starts the program, which outlives this process, as the namespaces do; undoing the journal ends it.
     fn apply(&self, site: &mut StepSite) -> Result<StepReceipt, StepError> {
+        self.await_uplink(site)?;
         let (zone, host) = (site.pin(&self.zone), site.namespace(&self.host)?);
         let mut said = site.nameless_file(&self.zone)?;
         let messages = said.try_clone().map_err(StepError::file("open", &zone))?;
@@ -210,6 +224,13 @@ impl PartStep for StartRelay {
         let Some(process) = receipt.and_then(StepReceipt::process) else { return Ok(Undone::Contained) };
         end(process).map(undone).map_err(StepError::kernel(&self.zone))
     }
+}
+
+fn has_link_local(stack: &mut NetStack, link: &str) -> Result<bool, StepError> {
+    let index = stack.index(link)?;
+    let all = stack.rtnl().addresses().map_err(stack.wrong(link))?;
+    let is_link_local = |address: IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    Ok(all.iter().any(|found| found.link == index && is_link_local(found.net.addr())))
 }
 
 /// Ends a program. Returns `true` if it was still running.

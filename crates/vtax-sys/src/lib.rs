@@ -16,7 +16,7 @@
 //! | [`sock`] | socket options that `socket2` lacks, segments, timestamps, zero copy |
 //! | [`ring`] | io_uring |
 //! | [`sysctl`], [`tree`], [`process`], [`inherit`] | `/proc/sys`, files of `/proc` and `/sys`, processes, limits |
-//! | [`confine`] | programs without privilege, with limits |
+//! | [`confine`], [`access_list`] | programs without privilege, with limits, and files that they may use nevertheless |
 //! | [`deadline`] | programs with a time limit |
 //! | [`directory`], [`lock`] | directories private to this user; waiting for a lock, and its holder |
 //! | [`record`] | files in which vtax keeps its state |
@@ -27,6 +27,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("vtax-sys supports only the Linux kernel");
 
+pub mod access_list;
 pub mod background;
 pub mod block;
 pub mod children;

@@ -23,6 +23,7 @@ mod pages;
 mod start;
 #[cfg(test)]
 mod tests;
+mod trends;
 
 use std::{
     io,

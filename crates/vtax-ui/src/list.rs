@@ -11,7 +11,7 @@ use super::{
     chosen::{Chosen, query},
     latest, machine,
     pages::{NoPage, Service},
-    start,
+    start, trends,
 };
 
 /// Number of results on one page of the list.
@@ -52,6 +52,7 @@ pub(crate) fn page(service: &Service, chosen: &Chosen) -> Result<String, NoPage>
         let host = escaped(&uname().nodename().to_string_lossy());
         let _ = writeln!(text, "<h1>{host}</h1>");
         text += &latest::sections(&service.figures, &service.state_dir, &base, &all);
+        text += &trends::section(&service.shifts, &service.state_dir, &all);
         text += &start::section(service, &all);
         text += &machine::sections(&service.program, &service.state_dir);
         text += "<h2>All results</h2>\n";

@@ -18,7 +18,10 @@ use vtax_report::{
 };
 use vtax_store::{Condition, RunSummary, Store, StoreError};
 
-use super::{chosen::Chosen, guard::guard, key::AccessKey, latest::DrawnFigures, launch::Launcher, list, live, start};
+use super::{
+    chosen::Chosen, guard::guard, key::AccessKey, latest::DrawnFigures, launch::Launcher, list, live, start,
+    trends::KnownShifts,
+};
 
 /// Number of pages drawn concurrently. Charts occupy a CPU for a second or two.
 pub(crate) const DRAWN_TOGETHER: usize = 2;
@@ -37,6 +40,7 @@ pub(crate) struct Service {
     pub(crate) program: PathBuf,
     pub(crate) key: AccessKey,
     pub(crate) figures: DrawnFigures,
+    pub(crate) shifts: KnownShifts,
     pub(crate) launcher: Launcher,
     drawing: Arc<Semaphore>,
     /// Watchers of runs in progress.
@@ -46,8 +50,8 @@ pub(crate) struct Service {
 pub(crate) fn router(state_dir: PathBuf, program: PathBuf, key: AccessKey, launcher: Launcher) -> Router {
     let base = key.base();
     let [drawing, watching] = [DRAWN_TOGETHER, live::WATCHERS].map(|most| Arc::new(Semaphore::new(most)));
-    let figures = DrawnFigures::default();
-    let service = Arc::new(Service { state_dir, program, key, figures, launcher, drawing, watching });
+    let (figures, shifts) = (DrawnFigures::default(), KnownShifts::default());
+    let service = Arc::new(Service { state_dir, program, key, figures, shifts, launcher, drawing, watching });
     let page = |path: &str| format!("{base}{path}");
     Router::new()
         .route(&base, get(results))

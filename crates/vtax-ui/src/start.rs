@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use vtax_model::study::Study;
-use vtax_report::html::{PageFrame, escaped};
+use vtax_report::html::{PageFrame, PageScript, escaped};
 use vtax_store::RunSummary;
 
 use super::{
@@ -23,6 +23,9 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Seconds after which a browser without scripts reloads the page of a running study.
 const RELOAD: u32 = 5;
+
+const SCRIPT: PageScript<'_> =
+    PageScript { text: include_str!("started.js"), hash: include_str!(concat!(env!("OUT_DIR"), "/started.js.sha256")) };
 
 /// Returns the form that shows a plan; its button changes nothing. `base` is the prefix of all paths.
 pub(crate) fn form(base: &str, chosen: Option<StartableStudy>) -> String {
@@ -45,7 +48,9 @@ pub(crate) fn form(base: &str, chosen: Option<StartableStudy>) -> String {
 pub(crate) fn section(service: &Service, all: &[RunSummary]) -> String {
     let base = service.key.base();
     let contents = match service.launcher.state() {
-        Some(state) if state.ended.is_none() => progress(&base, &state, all),
+        Some(state) if state.ended.is_none() => {
+            progress(&base, &state, all) + &format!("<p><a href=\"{base}/started\">Follow its messages</a></p>\n")
+        }
         _ => form(&base, None),
     };
     format!("<section aria-label=\"Start a study\">\n<h2>Start a study</h2>\n{contents}</section>\n")
@@ -155,20 +160,28 @@ fn progress(base: &str, state: &LaunchedState, all: &[RunSummary]) -> String {
     let command = escaped(&state.study.command());
     let watch = match newest(state, all) {
         Some(run) => format!(
-            "<a href=\"{base}/run/{id}\">Watch {id}</a>: {} samples so far. <a href=\"{base}/started\">Refresh</a>",
+            "<a href=\"{base}/run/{id}\">Watch {id}</a>: {} samples so far.",
             run.samples,
             id = escaped(&run.id)
         ),
-        None => format!("No samples yet. <a href=\"{base}/started\">Refresh</a>"),
+        None => "No samples yet.".to_owned(),
+    };
+    let interrupted = match state.is_cancelled {
+        true => "<p>The run was interrupted. It is saving its samples and restoring the host.</p>\n",
+        false => "",
     };
     let cancel = match state.is_cancelled {
-        true => "<p>The run was interrupted. It is saving its samples and restoring the host.</p>\n".to_owned(),
+        true => String::new(),
         false => format!(
             "<form method=\"post\" action=\"{base}/cancel\">\n<p><button>Cancel the run</button> <small class=\"faint\">\
              Like Ctrl-C: samples taken so far are saved, and the host is restored.</small></p>\n</form>\n"
         ),
     };
-    format!("<p><code>{command}</code> is running. {watch}</p>\n{cancel}{}", messages(&state.told))
+    format!(
+        "<div id=\"progress\">\n<p><code>{command}</code> is running. {watch}</p>\n{interrupted}{}</div>\n\
+         <p id=\"state\" role=\"status\"></p>\n{cancel}",
+        messages(&state.told)
+    )
 }
 
 fn ended(base: &str, state: &LaunchedState, all: &[RunSummary]) -> String {
@@ -209,6 +222,11 @@ fn page(service: &Service, title: &str, contents: &str) -> String {
         false => String::new(),
     };
     let head = format!("{reload}<style>{STYLE}</style>\n");
-    PageFrame { title: "vtax: start a study", links: &service.links(), head: &head, script: None }
-        .around(&format!("<main id=\"contents\">\n<h1>{}</h1>\n{contents}</main>\n", escaped(title)))
+    PageFrame {
+        title: "vtax: start a study",
+        links: &service.links(),
+        head: &head,
+        script: is_running.then_some(SCRIPT),
+    }
+    .around(&format!("<main id=\"contents\">\n<h1>{}</h1>\n{contents}</main>\n", escaped(title)))
 }

@@ -1,6 +1,7 @@
 //! Tests of the pages over plain HTTP, and of refused clients. `tests/browser` tests them in a browser.
 
 mod start;
+mod trends;
 
 use std::{
     io::{Read, Write},

@@ -114,7 +114,7 @@ pub(crate) const UNNOTICED: u64 = 600_000;
 
 /// Checks a figure that other load can only increase: the smallest of several attempts is the cost of the code itself.
 pub(crate) fn assert_least(most: f64, what: &str, attempt: impl FnMut() -> f64) {
-    const ATTEMPTS: usize = 10;
+    const ATTEMPTS: usize = 40;
     let figures: Vec<f64> = std::iter::repeat_with(attempt)
         .take(ATTEMPTS)
         .scan(false, |done, figure| {

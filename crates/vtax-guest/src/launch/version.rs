@@ -20,6 +20,8 @@ impl Version {
     pub(crate) const NO_I8042: Version = Version { major: 7, minor: 1 };
     /// The first that accepts an open descriptor of `/dev/kvm`.
     pub(crate) const OPEN_KVM: Version = Version { major: 9, minor: 0 };
+    /// The first that uses `/dev/userfaultfd`.
+    pub(crate) const USERFAULTFD_DEVICE: Version = Version { major: 8, minor: 0 };
     /// The first whose virtio-net supports segmentation of UDP.
     pub(crate) const USO: Version = Version { major: 8, minor: 2 };
 

@@ -13,8 +13,8 @@ pub enum MigrationError {
     #[diagnostic(code("migration-refused"))]
     Refused { guest: Name, why: ForeignText },
     #[error(
-        "guest `{guest}` cannot use post-copy: QEMU's user may not use userfaultfd on the target; set \
-         vm.unprivileged_userfaultfd=1 there, or migrate without post-copy"
+        "guest `{guest}` cannot use post-copy: QEMU's user may not use userfaultfd on the target; this requires QEMU 8.0 \
+         and Linux 6.1 there, or vm.unprivileged_userfaultfd=1"
     )]
     #[diagnostic(code("migration-no-postcopy"))]
     NoPostcopy { guest: Name },

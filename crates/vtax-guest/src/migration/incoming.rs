@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use vtax_sys::access_list::GrantedAccess;
+
 use super::{
     LOOK, MigrationCancel, MigrationError, MigrationOptions, MigrationWire, SILENCE_MOST, SourcePulse,
     key::{KEY_ID, KeyFile, give_key},
@@ -13,6 +15,7 @@ use crate::{
     error::GuestError,
     process::Qemu,
     qmp::{HostTime, MigrationSocket, MigrationStatus, Monitor, PATIENCE, QmpEvent, TlsEndpoint},
+    userfaultfd,
 };
 
 /// A QEMU that awaits a guest. It was started with [`Launch::incoming`](crate::launch::Launch::incoming). If anything
@@ -24,6 +27,8 @@ pub struct IncomingGuest<'a> {
     address: Option<SocketAddr>,
     /// The server reads the file at the handshake.
     _key: Option<KeyFile>,
+    /// QEMU opens it when the guest is about to run before all of its memory has arrived.
+    _userfaultfd: Option<GrantedAccess>,
     silence_most: Duration,
     /// The event of the start of the processors.
     resumed: Option<QmpEvent>,
@@ -44,9 +49,18 @@ impl<'a> IncomingGuest<'a> {
         options: &MigrationOptions,
     ) -> Result<IncomingGuest<'a>, MigrationError> {
         let mut monitor = qemu.monitor(PATIENCE)?;
+        let userfaultfd = options.method.postcopy.then(|| userfaultfd::admit(qemu.process())).flatten();
         let listening = listen(&mut monitor, qemu, wire, options).map_err(MigrationError::of_command);
         let (key, address) = listening.map_err(|error| error.explained(qemu))?;
-        Ok(IncomingGuest { qemu, monitor, address, _key: key, silence_most: SILENCE_MOST, resumed: None })
+        Ok(IncomingGuest {
+            qemu,
+            monitor,
+            address,
+            _key: key,
+            _userfaultfd: userfaultfd,
+            silence_most: SILENCE_MOST,
+            resumed: None,
+        })
     }
 
     /// Returns a guest that was loaded, by this process or by another one, but not yet resumed.
@@ -57,7 +71,8 @@ impl<'a> IncomingGuest<'a> {
             let (guest, said) = (qemu.launch().name.clone(), "not all of it was received".into());
             return Err(MigrationError::NotArrived { guest, said });
         }
-        Ok(IncomingGuest { qemu, monitor, address: None, _key: None, silence_most: SILENCE_MOST, resumed: None })
+        let (address, silence_most) = (None, SILENCE_MOST);
+        Ok(IncomingGuest { qemu, monitor, address, _key: None, _userfaultfd: None, silence_most, resumed: None })
     }
 
     /// The address for the source, with the port selected. None for a connected socket.

@@ -49,9 +49,10 @@ pub struct MigrationMethod {
     pub channels: Option<NonZeroU8>,
     /// If the guest dirties memory faster than it can be sent, its vCPUs are throttled.
     pub auto_converge: Option<Throttling>,
-    /// After this time the guest continues at the target, and the rest of its memory follows. From then on nothing can
-    /// be cancelled, and **a broken connection stops the guest on both sides**.
-    pub postcopy_after: Option<Duration>,
+    /// Once all memory was sent, the guest continues at the target, and what it has changed since follows (post-copy). From
+    /// then on nothing can be cancelled, and **a broken connection stops the guest on both sides**. A guest that changes
+    /// little has migrated by then.
+    pub postcopy: bool,
 }
 
 impl MigrationOptions {
@@ -61,7 +62,7 @@ impl MigrationOptions {
             pause_before_switchover: true,
             auto_converge: self.method.auto_converge.is_some(),
             multifd: self.method.channels.is_some(),
-            postcopy: self.method.postcopy_after.is_some(),
+            postcopy: self.method.postcopy,
         }
     }
 

@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// QEMU's number of the pass that sends what has changed during the first one.
+const SECOND_PASS: u64 = 2;
+
 /// Observer of a migration at its source.
 pub trait MigrationWatcher {
     /// Called several times per second, and at each new state.
@@ -201,7 +204,7 @@ impl<'a> Outgoing<'a> {
                 // If it has ended in the meantime, its state says so.
                 unless_refused(self.monitor.continue_migration())?;
             }
-            MigrationStatus::Active if !self.is_postcopy && self.is_postcopy_due() => {
+            MigrationStatus::Active if !self.is_postcopy && self.is_postcopy_due(info) => {
                 self.is_postcopy = true;
                 unless_refused(self.monitor.start_postcopy())?;
             }
@@ -210,8 +213,8 @@ impl<'a> Outgoing<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn is_postcopy_due(&self) -> bool {
-        self.options.method.postcopy_after.is_some_and(|after| self.begun.elapsed() >= after)
+    fn is_postcopy_due(&self, info: &MigrationInfo) -> bool {
+        self.options.method.postcopy && info.ram.as_ref().is_some_and(|ram| ram.dirty_sync_count >= SECOND_PASS)
     }
 
     fn reason_to_stop(&self, info: &MigrationInfo) -> Option<MigrationError> {
@@ -293,12 +296,13 @@ impl<'a> Outgoing<'a> {
         Ok(Departure { info, stopped_at: self.stopped_at })
     }
 
-    /// Waits until the next poll is due. A new state of the migration is an event, too.
+    /// Waits until the next poll is due. A new state of the migration is an event, too, and so is a new
+    /// pass through the memory.
     fn hear(&mut self) -> Result<(), GuestError> {
         let until = Instant::now() + LOOK;
         while let Some(event) = self.monitor.event(until)? {
             self.note(&event.name, event.at());
-            if event.name == "MIGRATION" {
+            if matches!(event.name.as_str(), "MIGRATION" | "MIGRATION_PASS") {
                 break;
             }
         }

@@ -35,6 +35,7 @@ struct StandIn {
     running: bool,
     moves: bool,
     sent: u64,
+    passes: u64,
     error: Option<&'static str>,
     blocked: Vec<&'static str>,
     /// A command that is refused.
@@ -85,8 +86,10 @@ impl StandIn {
         self.sent += u64::from(self.moves);
         // QEMU omits the rate of a migration that is complete.
         let rate = if next == "completed" { 0 } else { 512 };
-        let ram =
-            json!({ "transferred": self.sent, "remaining": 7 << 20, "dirty-pages-rate": rate, "page-size": 4096 });
+        let ram = json!({
+            "transferred": self.sent, "remaining": 7 << 20, "dirty-pages-rate": rate, "page-size": 4096,
+            "dirty-sync-count": self.passes,
+        });
         json!({
             "status": next, "ram": ram, "downtime": 41, "total-time": 900,
             "error-desc": self.error, "blocked-reasons": self.blocked,
@@ -103,6 +106,7 @@ fn stand_in(script: &[&'static str], change: impl FnOnce(&mut StandIn)) -> (Moni
         running: true,
         moves: true,
         sent: 0,
+        passes: 2,
         error: None,
         blocked: Vec::new(),
         refused: None,
@@ -224,7 +228,7 @@ fn options_have_the_names_of_qemu() {
         method: MigrationMethod {
             channels: 4.try_into().ok(),
             auto_converge: Some(Throttling::default()),
-            postcopy_after: None,
+            postcopy: false,
         },
         ..MigrationOptions::default()
     };
@@ -347,18 +351,22 @@ fn a_migration_that_does_not_converge_is_cancelled_with_its_figures() {
 }
 
 #[test]
-fn postcopy_begins_when_it_is_due_and_cannot_be_cancelled() {
-    let method = MigrationMethod { postcopy_after: Some(Duration::ZERO), ..MigrationMethod::default() };
+fn postcopy_begins_after_the_first_pass_and_cannot_be_cancelled() {
+    let method = MigrationMethod { postcopy: true, ..MigrationMethod::default() };
     let options = MigrationOptions { method, ..MigrationOptions::default() };
+    let never = MigrationCancel::default();
     let script = ["none", "active", "postcopy-active"];
     let still = stand_in(&script, |stand_in| stand_in.moves = false);
-    let (left, _, asked) = migrate(still, &options, &MigrationCancel::default(), SHORT, Follower::default());
+    let (left, _, asked) = migrate(still, &options, &never, SHORT, Follower::default());
     let error = left.expect_err("nothing moves");
     assert!(matches!(error, MigrationError::Split { .. }) && !error.is_undone(), "{error}");
     assert!(names(&asked).ends_with(&["migrate-start-postcopy"]));
     let paused = stand_in(&["none", "active", "postcopy-active", "postcopy-paused"], |_| {});
-    let (left, ..) = migrate(paused, &options, &MigrationCancel::default(), LONG, Follower::default());
+    let (left, ..) = migrate(paused, &options, &never, LONG, Follower::default());
     assert!(matches!(left, Err(MigrationError::Split { .. })), "{left:?}");
+    let first_pass = stand_in(&WHOLE, |stand_in| stand_in.passes = 1);
+    let (left, _, asked) = migrate(first_pass, &options, &never, LONG, Follower::default());
+    assert!(left.is_ok() && !names(&asked).contains(&"migrate-start-postcopy"), "{asked:?}");
 }
 
 #[test]

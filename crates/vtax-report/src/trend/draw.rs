@@ -58,13 +58,16 @@ impl RunTrend {
         self.results.get(result).map_or(String::new(), |run| date(&run.started).chars().take(10).collect())
     }
 
-    /// A sentence for each position at which levels shifted, in chronological order.
-    fn answer(&self) -> Option<Section> {
+    /// Returns sentences for each position at which levels shifted, in chronological order.
+    pub fn level_shifts(&self) -> Vec<String> {
         let steps = self.cells.iter().flat_map(|cell| cell.changes.iter().map(move |step| (cell, step)));
         let mut places = grouped(steps.map(|(cell, step)| ((step.first_after, step.last_before), (cell, step))));
         places.sort_by_key(|(place, _)| *place);
-        let mut lines: Vec<String> =
-            places.iter().map(|((after, before), steps)| self.told(*before, *after, steps)).collect();
+        places.iter().map(|((after, before), steps)| self.told(*before, *after, steps)).collect()
+    }
+
+    fn answer(&self) -> Option<Section> {
+        let mut lines = self.level_shifts();
         let level = self.cells.iter().filter(|cell| cell.changes.is_empty()).count();
         let all = self.cells.len();
         lines.extend((level > 0).then(|| match level == all {

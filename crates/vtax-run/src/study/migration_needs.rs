@@ -1,8 +1,9 @@
 //! Requirements of a study of migrations on this machine.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
 use miette::miette;
+use vtax_guest::userfaultfd;
 use vtax_lab::Facts;
 use vtax_model::{
     method::Unsupported,
@@ -25,7 +26,8 @@ pub(super) fn unsupported(study: &Study, row: Row, facts: &Facts) -> Option<Unsu
         return Some(unsupported);
     }
     let Row::Migration(way) = row else { return None };
-    lacks_cores(way, guests.cpus.len()).or_else(|| refuses_post_copy(way, &userfaultfd()))
+    let has_userfaultfd = || guests.qemu.as_ref().is_ok_and(|qemu| userfaultfd::is_available(&qemu.program));
+    lacks_cores(way, guests.cpus.len()).or_else(|| refuses_post_copy(way, has_userfaultfd))
 }
 
 fn lacks_cores(way: MigrationWay, has: usize) -> Option<Unsupported> {
@@ -35,18 +37,14 @@ fn lacks_cores(way: MigrationWay, has: usize) -> Option<Unsupported> {
 }
 
 /// QEMU runs without privilege, and also fetches a page when the guest's kernel touches it.
-fn refuses_post_copy(way: MigrationWay, setting: &str) -> Option<Unsupported> {
-    (way.post_copy && setting.trim() == "0").then(|| {
+fn refuses_post_copy(way: MigrationWay, has_userfaultfd: impl FnOnce() -> bool) -> Option<Unsupported> {
+    (way.post_copy && !has_userfaultfd()).then(|| {
         Unsupported::new(
             "QEMU's user may not use userfaultfd, with which a target fetches pages",
-            "allow it (sysctl vm.unprivileged_userfaultfd=1), which every user of this machine can then use",
+            "run as root with QEMU 8.0 and Linux 6.1 or newer, or allow it to every user of this machine (sysctl \
+             vm.unprivileged_userfaultfd=1)",
         )
     })
-}
-
-/// Returns the setting that lets all users use userfaultfd; empty if the kernel has none.
-fn userfaultfd() -> String {
-    fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default()
 }
 
 /// Checks memory: all guests run at the same time, and one of them has a second QEMU.
@@ -83,16 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_needs_its_cores_and_post_copy_a_setting() {
+    fn a_row_needs_its_cores_and_post_copy_userfaultfd() {
         assert_eq!(lacks_cores(way("tls,cores=2"), 2), None);
         assert!(lacks_cores(way("tls,cores=3"), 2).is_some_and(|lack| lack.why.contains("2 CPUs")));
-        for (text, setting, refused) in [
-            ("tls,post-copy", "0\n", true),
-            ("tls,post-copy", "1\n", false),
-            ("tls,post-copy", "", false),
-            ("tls", "0", false),
-        ] {
-            assert_eq!(refuses_post_copy(way(text), setting).is_some(), refused, "{text} {setting}");
+        for (text, is_available, refused) in
+            [("tls,post-copy", false, true), ("tls,post-copy", true, false), ("tls", false, false)]
+        {
+            assert_eq!(refuses_post_copy(way(text), || is_available).is_some(), refused, "{text} {is_available}");
         }
     }
 }

@@ -51,8 +51,6 @@ use crate::{
 };
 use moving::{MigrationHost, MovingGuest};
 
-/// Time before the guest continues at the target with `post-copy`. An idle guest has migrated by then.
-const POST_COPY_AFTER: Duration = Duration::from_millis(200);
 /// Duration of QEMU's dirty rate measurement in seconds.
 const DIRTY_RATE_SECONDS: u8 = 1;
 
@@ -130,11 +128,7 @@ impl MeasuredMigrations {
     fn options(&self, way: MigrationWay, timeout: Duration) -> MigrationOptions {
         let limits =
             MigrationLimits { suspend: self.study.max_suspend.0, time: Some(timeout), ..MigrationLimits::default() };
-        let method = MigrationMethod {
-            channels: way.channels,
-            postcopy_after: way.post_copy.then_some(POST_COPY_AFTER),
-            ..MigrationMethod::default()
-        };
+        let method = MigrationMethod { channels: way.channels, postcopy: way.post_copy, ..MigrationMethod::default() };
         let key = way.tls.then(MigrationKey::random);
         MigrationOptions { key, limits, method, ..MigrationOptions::default() }
     }

@@ -17,8 +17,8 @@ pub(super) const RULE: TuningRule = TuningRule {
     reads: "/sys/devices/system/cpu/cpuN/topology/physical_package_id, /proc/irq/N/effective_affinity_list",
     needs: &[CPUS, INTERRUPTS, LINKS],
     good: "All interrupts of a NIC go to CPUs of one socket: the NIC's, or the first one if the NIC's is unknown.",
-    why: "The CPUs that handle packets share queues, sockets and buffers. Between CPU sockets, each of them is fetched \
-          from the other one's cache.",
+    why: "The CPUs that handle packets share queues, buffers and the data of network sockets. If these CPUs are on \
+          several CPU sockets, this data moves between the caches of these sockets.",
     risk: ChangeRisk::Medium,
     risks: "More load on the CPUs of one socket.",
     goal: TuningGoal::Both,

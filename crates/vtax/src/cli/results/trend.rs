@@ -1,9 +1,6 @@
 //! `vtax results trend`.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use miette::miette;
@@ -145,14 +142,7 @@ fn of_machine(runs: Vec<TrendInput>, args: &TrendArgs) -> Result<Vec<TrendInput>
             list(&names)
         )));
     };
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let mut kept = Vec::new();
-    for run in runs {
-        match run.apart(&newest).first() {
-            None => kept.push(run),
-            Some(reason) => *reasons.entry(reason.to_string()).or_default() += 1,
-        }
-    }
+    let (kept, reasons) = TrendInput::continuing(runs, &newest);
     for (reason, count) in reasons {
         tell!("results omitted: {count} {reason}; use --all-machines, or --machine NAME");
     }
