@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the documentation of all crates. rustdoc needs the checked dependencies of each crate: they are checked in the
-# same way as by `cargo clippy -- -D warnings`, so that cargo reuses what it has checked instead of checking it again.
-# CLIPPY_ARGS is how cargo-clippy passes these arguments to its driver. If that changes, everything is just checked twice.
+# Builds the documentation of all crates. For rustdoc, cargo first checks each crate's dependencies. It does so here in the
+# same way as `cargo clippy -- -D warnings`, whose results it then reuses. CLIPPY_ARGS is how cargo-clippy passes arguments
+# to its driver; if that format changes, the crates are merely checked twice.
 set -eu
 driver=$(rustc --print sysroot)/bin/clippy-driver
 if [ -x "$driver" ]; then

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
-/// So little that three short samples show it even if one of them was not scheduled for most of its time.
+/// Three short samples show that these are met, even if the machine pauses during one of them.
 const REQUIRED: [&str; 5] = ["advise", "--p99", "1h", "--bandwidth", "1k"];
 
 fn advice(bench: &Bench) -> (Option<i32>, Value) {
